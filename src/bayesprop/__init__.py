@@ -1,0 +1,33 @@
+"""bayesprop: any PyTorch network as a Bayesian neural network.
+
+    model = bp.Model(network, likelihood=bp.likelihoods.Categorical())
+    posterior = bp.fit(model, (X, y), epochs=100)
+    prediction = posterior.predict(X_new)
+"""
+
+from bayesprop import data, diagnostics, errors, inference, likelihoods, metrics, posteriors, priors, random_weights
+from bayesprop.data import Data
+from bayesprop.model import Model
+from bayesprop.posteriors import load
+from bayesprop.training import elbo, fit
+from bayesprop.training import observers as observers
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Data",
+    "Model",
+    "data",
+    "diagnostics",
+    "elbo",
+    "errors",
+    "fit",
+    "inference",
+    "likelihoods",
+    "load",
+    "metrics",
+    "observers",
+    "posteriors",
+    "priors",
+    "random_weights",
+]

@@ -1,0 +1,80 @@
+"""The contract of a method: how beliefs change with data.
+
+A method is a frozen dataclass of hyper-parameters with three functions. `init` makes a state: tensors with a leading particle
+axis. `update` takes one step and consumes the state it is given (its tensors may be overwritten); it never waits for the
+device, so that a step can be captured. `posterior` turns a state into beliefs. State holds what the next step needs,
+`Info` what a person wants to see.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from torch import Tensor
+
+from bayesprop.errors import CheckpointError
+from bayesprop.model import Batch, Model
+from bayesprop.posteriors import Posterior
+from bayesprop.rng import Rng
+
+__all__ = ["Info", "Method", "load_tensors", "state_tensors"]
+
+State = TypeVar("State")
+
+
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """What one step saw. `log_likelihood` is that of the full data as this minibatch estimates it, one number a particle."""
+
+    log_likelihood: Tensor
+    gradient_norm: Tensor | None = None
+
+
+@runtime_checkable
+class Method(Protocol[State]):
+    """See the module's docstring. `memory` tells the bytes that training will need before they are spent."""
+
+    def init(self, model: Model, rng: Rng) -> State: ...
+
+    def update(self, model: Model, state: State, batch: Batch, rng: Rng) -> tuple[State, Info]: ...
+
+    def posterior(self, model: Model, state: State) -> Posterior: ...
+
+    def memory(self, model: Model, particles: int, rows: int) -> int: ...
+
+
+def state_tensors(state: Any) -> dict[str, Tensor]:
+    """All tensors of a state under dotted names, for a checkpoint."""
+    found: dict[str, Tensor] = {}
+
+    def visit(value: Any, path: str) -> None:
+        if isinstance(value, Tensor):
+            found[path] = value
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                visit(item, f"{path}/{key}")
+        elif dataclasses.is_dataclass(value):
+            for field in dataclasses.fields(value):
+                visit(getattr(value, field.name), f"{path}/{field.name}" if path else field.name)
+
+    visit(state, "")
+    return found
+
+
+def load_tensors(state: Any, tensors: Mapping[str, Tensor], *, source: str) -> None:
+    """Copy stored tensors into a freshly made state of the same shape, in place."""
+    mine = state_tensors(state)
+    if mine.keys() != tensors.keys():
+        raise CheckpointError(
+            f"{source} holds the state of another method or network",
+            received=", ".join(sorted(tensors.keys() - mine.keys())) or "fewer tensors",
+            expected=", ".join(sorted(mine.keys() - tensors.keys())) or "fewer tensors",
+        )
+    for name, tensor in mine.items():
+        if tensor.shape != tensors[name].shape:
+            raise CheckpointError(
+                f"{source}: {name} has another shape", received=f"{list(tensors[name].shape)}", expected=f"{list(tensor.shape)}"
+            )
+        tensor.copy_(tensors[name])

@@ -1,0 +1,180 @@
+"""Bayes by Backprop: a Gaussian for each weight, trained by the reparameterised gradient of the ELBO.
+
+Approximates the posterior by q(w) = prod_i N(mean_i, std_i^2) with std = log(1 + exp(rho)). Choose it first: it costs little
+more than ordinary training, scales to any network and minibatch, and tells which weights matter. It underestimates variances
+where weights are correlated (std_i^2 tends to 1 / Lambda_ii, not to the marginal variance) and sits in one mode.
+
+Minimised is, for minibatch number i of M with n of N rows, and eps ~ N(0, 1),
+
+    loss = [ k_i T KL(q || prior) - (N / n) sum_rows E log p(y | x, w) ] / N,      w = mean + std * eps              (1)
+
+where k_i comes from the KL schedule (1 for "uniform"; mean 1 over an epoch) and T is the temperature. The division by N makes
+learning rates mean what they mean elsewhere. With f(w, theta) = log q(w | theta) - log p(w) p(D | w) the paper's gradients are
+
+    d mean = df/dw + df/dmean                                                                         (paper's equation 3)
+    d rho  = df/dw * eps / (1 + exp(-rho)) + df/drho                                                  (paper's equation 4)
+
+Of log q only -log std is left of their sum, exactly and for every eps; so the entropy is never sampled. The prior's part is
+closed form where there is one (Normal, Laplace, flat) and otherwise sampled at the same w. `stick_the_landing` drops the score
+term df/dtheta of log q instead: then the gradient's noise vanishes where q equals the posterior (Roeder et al. 2017).
+
+Map to Blundell et al. (2015): learning_rate is theirs times N/M when they sum over a minibatch; T = 1 and k_i = M pi_i.
+
+References: Blundell, Cornebise, Kavukcuoglu, Wierstra, "Weight Uncertainty in Neural Networks", ICML 2015. Kingma, Salimans,
+Welling 2015 (local reparameterisation). Wen et al. 2018 (flipout).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesprop.errors import ConfigurationError
+from bayesprop.inference.method import Info
+from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
+from bayesprop.inference.schedules import Constant, Schedule
+from bayesprop.inference.starting_point import Start, starting_means
+from bayesprop.inference.variational import fused, gradients
+from bayesprop.inference.variational.kl_weights import KLWeights, as_weights
+from bayesprop.model import Batch, Model
+from bayesprop.posteriors import DiagonalGaussian
+from bayesprop.random_weights import Estimator, SharedWeights
+from bayesprop.rng import Rng, Stream
+
+__all__ = ["BayesByBackprop", "MeanFieldState"]
+
+
+@dataclass
+class MeanFieldState:
+    """mean (particles, columns); rho (particles, columns with a distribution); the optimiser's moments; buffers."""
+
+    mean: Tensor
+    rho: Tensor
+    moments: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class BayesByBackprop:
+    """See the module's docstring for the equations.
+
+    Args:
+        learning_rate: step size, a number or one for each particle; `scale_learning_rate` is that of rho (None: the same).
+        optimizer: "adam", "adamw", "sgd", "momentum", an optimiser of `inference.optimizers` or a class of `torch.optim`.
+        estimator: `SharedWeights(samples, antithetic)`, `LocalReparameterization(samples)` or `Flipout(samples)`.
+        kl: "auto" (closed form where there is one), "closed_form" (refused where there is none) or "monte_carlo".
+        kl_weights: "uniform", "geometric", "warmup" or a function of (index, count, epoch); `temperature` multiplies the KL.
+        initial_mean, initial_scale: where q starts; see `starting_means`. `initial_rho` (a number or a pair for a uniform
+            draw) overrides the scale, for experiments that are stated in rho.
+        schedule: factor on the learning rates as a function of the training's progress.
+        clip_norm: longest gradient of (mean, rho) of one particle.
+
+    >>> BayesByBackprop(learning_rate=1e-3).temperature
+    1.0
+    """
+
+    learning_rate: float | Tensor = 1e-3
+    scale_learning_rate: float | Tensor | None = None
+    optimizer: str | ColumnOptimizer | type[torch.optim.Optimizer] = "adam"
+    estimator: Estimator = SharedWeights()
+    kl: str = "auto"
+    kl_weights: str | KLWeights = "uniform"
+    temperature: float | Tensor = 1.0
+    stick_the_landing: bool = False
+    initial_mean: Start = "fan_in"
+    initial_scale: float = 0.02
+    initial_rho: float | tuple[float, float] | None = None
+    schedule: Schedule = Constant()
+    clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        faults = [
+            f"{name} must be positive, got {value}"
+            for name, value in (
+                ("learning_rate", self.learning_rate),
+                ("scale_learning_rate", 1.0 if self.scale_learning_rate is None else self.scale_learning_rate),
+                ("initial_scale", self.initial_scale),
+                ("clip_norm", 1.0 if self.clip_norm is None else self.clip_norm),
+            )
+            if not bool(torch.as_tensor(value > 0).all())
+        ]
+        if bool(torch.as_tensor(self.temperature < 0).any()):
+            faults.append(f"temperature must not be negative, got {self.temperature}")
+        if self.kl not in ("auto", "closed_form", "monte_carlo"):
+            faults.append(f'kl must be "auto", "closed_form" or "monte_carlo", got {self.kl!r}')
+        if self.stick_the_landing and self.kl == "closed_form":
+            faults.append('stick_the_landing samples the KL: use it with kl="monte_carlo"')
+        if self.initial_rho is not None and self.initial_scale != type(self).initial_scale:
+            faults.append("initial_rho and initial_scale say the same thing: give one of them")
+        if faults:
+            raise ConfigurationError("BayesByBackprop cannot work like this: " + "; ".join(faults), write="BayesByBackprop(learning_rate=1e-3)")
+        as_optimizer(self.optimizer)
+        as_weights(self.kl_weights)
+
+    # -- the three functions of a method ------------------------------------------------------------------------------
+
+    def init(self, model: Model, rng: Rng) -> MeanFieldState:
+        if self.kl == "closed_form" and not gradients.has_closed_form(model):
+            raise ConfigurationError(
+                'kl="closed_form" needs a prior whose KL with a Gaussian has one',
+                received=f"{model.prior!r}", expected="Normal, Laplace or Flat with numbers as scales", write='kl="auto"',
+            )
+        mean = starting_means(model, rng, self.initial_mean)
+        width = model.layout.latent
+        if isinstance(self.initial_rho, tuple):
+            low, high = self.initial_rho
+            noise = rng.normal(model.layout.size + width, Stream.INITIAL, dtype=torch.float64)[:, 0, -width:]
+            rho = (low + (high - low) * torch.special.ndtr(noise)).to(mean.dtype)
+        else:
+            # softplus^-1(s) = s + log(1 - exp(-s)), written so that small s keep their digits.
+            level = self.initial_scale + math.log(-math.expm1(-self.initial_scale)) if self.initial_rho is None else self.initial_rho
+            rho = torch.full_like(mean[:, :width], float(level))
+        moments = as_optimizer(self.optimizer).init({"mean": mean, "rho": rho})
+        return MeanFieldState(mean, rho, moments, model.initial_buffers(rng.particles))
+
+    def update(self, model: Model, state: MeanFieldState, batch: Batch, rng: Rng) -> tuple[MeanFieldState, Info]:
+        optimizer = as_optimizer(self.optimizer)
+        rates = self._rates(batch)
+        kl_weight = self._kl_weight(batch)
+        if fused.explain(self, model).native:
+            return state, fused.update(self, model, state, batch, rng, rates, kl_weight)
+        found = gradients.elbo_gradients(self, model, state, batch, rng, kl_weight)
+        norm = self._clip(found.by_name)
+        optimizer.step({"mean": state.mean, "rho": state.rho}, found.by_name, state.moments, rates, rng.step)
+        return state, Info(found.log_likelihood, norm)
+
+    def posterior(self, model: Model, state: MeanFieldState) -> DiagonalGaussian:
+        buffers = {name: buffer.clone() for name, buffer in state.buffers.items()}
+        return DiagonalGaussian(model, state.mean.clone(), torch.nn.functional.softplus(state.rho), buffers)
+
+    def memory(self, model: Model, particles: int, rows: int) -> int:
+        """Bytes of the state, the sampled weights and their gradient (activations are the network's own)."""
+        layout, size = model.layout, torch.finfo(model.dtype).bits // 8
+        matrices = {"mean": torch.zeros(1, 1), "rho": torch.zeros(1, 1)}
+        moments = len(as_optimizer(self.optimizer).init(matrices)) / 2
+        state = (layout.size + layout.latent) * (1 + moments)
+        return int(particles * size * (state + 2 * self.estimator.samples * layout.size))
+
+    # -- the parts of a step --------------------------------------------------------------------------------------------
+
+    def _rates(self, batch: Batch) -> dict[str, float | Tensor]:
+        factor = self.schedule(batch.progress)
+        scale_rate = self.learning_rate if self.scale_learning_rate is None else self.scale_learning_rate
+        return {"mean": self.learning_rate * factor, "rho": scale_rate * factor}
+
+    def _kl_weight(self, batch: Batch) -> float | Tensor:
+        return self.temperature * as_weights(self.kl_weights)(batch.index, batch.count, batch.epoch)
+
+    def _clip(self, by_name: Mapping[str, Tensor]) -> Tensor | None:
+        """Scale the gradients of each particle to at most `clip_norm`, in place; returns the norms before."""
+        if self.clip_norm is None:
+            return None
+        norm = torch.sqrt(sum(g.square().sum(1) for g in by_name.values()))  # type: ignore[arg-type]
+        factor = (self.clip_norm / norm.clamp_min(1e-30)).clamp_max(1.0)
+        for gradient in by_name.values():
+            gradient.mul_(factor[:, None])
+        return norm

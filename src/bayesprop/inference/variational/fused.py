@@ -1,0 +1,119 @@
+"""Bayes by Backprop's step in two native passes over the columns, where the settings allow it.
+
+`explain` says whether they do, and why not if not; the choice is never silent. Columns that are not random weights (latents,
+point estimates) are few and take the plain path in the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bayesprop.inference.method import Info
+from bayesprop.inference.optimizers import Adam, as_optimizer
+from bayesprop.inference.variational.gradients import prior_score
+from bayesprop.kernels import mean_field, native
+from bayesprop.model import Batch, Model
+from bayesprop.random_weights import SharedWeights
+from bayesprop.rng import Rng, Stream
+
+if TYPE_CHECKING:
+    from bayesprop.inference.variational.bayes_by_backprop import BayesByBackprop, MeanFieldState
+
+__all__ = ["Choice", "explain", "update"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which body runs a step, and why."""
+
+    native: bool
+    reason: str
+
+
+def explain(method: BayesByBackprop, model: Model) -> Choice:
+    """The body that `update` will use for this method on this model."""
+    family = model.bound_prior.family
+    closed = method.kl != "monte_carlo"
+    obstacles = {
+        f"weights live on {model.device.type}, native code is for the CPU": model.device.type != "cpu",
+        "theta is float64": model.dtype != torch.float32,
+        f"{type(method.estimator).__name__} with {method.estimator.samples} samples": method.estimator != SharedWeights(),
+        "the prior is not one closed-form family with numbers as parameters": family is None or not model.bound_prior.centred,
+        "the optimiser is not Adam or AdamW": not isinstance(as_optimizer(method.optimizer), Adam),
+        "gradients are clipped": method.clip_norm is not None,
+        "stick_the_landing": method.stick_the_landing,
+        "the KL of a Laplace prior is taken in closed form": family is not None and family.name == "laplace" and closed,
+    }
+    for reason, holds in obstacles.items():
+        if holds:
+            return Choice(False, f"plain torch: {reason}")
+    found = native.library()
+    return Choice(found.handle is not None, native.status())
+
+
+def update(
+    method: BayesByBackprop, model: Model, state: MeanFieldState, batch: Batch, rng: Rng, rates: Mapping[str, float | Tensor],
+    kl_weight: float | Tensor,
+) -> Info:
+    """One step, in place."""
+    random, width = model.layout.random, model.layout.latent
+    keys, stream = rng.keys()[:, 0], int(Stream.WEIGHTS)
+    theta = mean_field.sample(state.mean, state.rho, keys, rng.step, stream, random)
+    noise = None
+    if width > random:
+        noise = rng.normal(width, Stream.WEIGHTS)[:, 0, random:]
+        theta[:, random:width] += softplus(state.rho[:, random:]) * noise
+    theta.requires_grad_(True)
+    with torch.enable_grad():
+        value = model.log_likelihood(theta[:, None], state.buffers, batch)[:, 0]
+        (gradient,) = torch.autograd.grad(value.sum(), theta)
+    family = model.bound_prior.family
+    assert family is not None
+    optimizer = as_optimizer(method.optimizer)
+    assert isinstance(optimizer, Adam)
+    weights = _per_particle(kl_weight, rng.particles)
+    first, second = optimizer.corrections(rng.step)
+    shared = (optimizer.beta1, optimizer.beta2, optimizer.epsilon, first, second)
+    mean_rates, rho_rates = (_per_particle(rates[name], rng.particles) for name in ("mean", "rho"))
+    names = ("mean.first", "mean.second", "rho.first", "rho.second")
+    mean_field.adam_update(
+        (state.mean, state.rho, *(state.moments[name] for name in names), gradient), keys, rng.step, stream, random,
+        family=family.name, parameters=family.parameters, closed_form=method.kl != "monte_carlo",
+        adam=[(m, r, *shared, 1.0 - m * optimizer.weight_decay) for m, r in zip(mean_rates, rho_rates, strict=True)],
+        likelihood_weight=-1.0 / batch.rows, kl_weights=[w / batch.num_data for w in weights],
+    )
+    if model.layout.size > random:
+        _update_rest(model, state, theta.detach(), gradient, noise, batch, rng, optimizer, rates, kl_weight)
+    return Info(value.detach() * (batch.num_data / batch.rows))
+
+
+def _per_particle(value: float | Tensor, particles: int) -> list[float]:
+    return value.tolist() if isinstance(value, Tensor) and value.dim() == 1 else [float(value)] * particles
+
+
+def _update_rest(
+    model: Model, state: MeanFieldState, theta: Tensor, gradient: Tensor, noise: Tensor | None, batch: Batch, rng: Rng,
+    optimizer: Adam, rates: Mapping[str, float | Tensor], kl_weight: float | Tensor,
+) -> None:
+    """The plain step for latents and point estimates: everything to the right of the random weights."""
+    random, width = model.layout.random, model.layout.latent
+    mean_gradient = gradient[:, random:] * (-1.0 / batch.rows)
+    rho = state.rho[:, random:]
+    rho_gradient = torch.zeros_like(rho)
+    if noise is not None:
+        std = softplus(rho)
+        score = prior_score(model, theta[:, None, :width], skip_weights=True)[:, 0, random:]
+        weight = kl_weight.reshape(-1, 1) if isinstance(kl_weight, Tensor) else kl_weight
+        data = mean_gradient[:, : width - random].clone()
+        mean_gradient[:, : width - random] -= weight / batch.num_data * score
+        rho_gradient = data * noise + weight / batch.num_data * (-score * noise - 1.0 / std)
+    views = {"mean": state.mean[:, random:], "rho": rho}
+    moments = {n: t[:, random:] for n, t in state.moments.items()}
+    by_name = {"mean": mean_gradient, "rho": rho_gradient * torch.sigmoid(rho)}
+    optimizer.step(views, by_name, moments, rates, rng.step)

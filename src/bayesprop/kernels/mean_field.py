@@ -1,0 +1,93 @@
+"""The two passes over the columns that carry the Bayesian part of any network, as native code for the CPU.
+
+    sample:  w = mean + softplus(rho) * eps                                                                     (1)
+    update:  draw the same eps again from its counter, add the prior's and the entropy's gradient to dL/dw, take Adam's step (2)
+
+Nothing is stored between the two but the weights. The definition of (2) is the plain path of Bayes by Backprop
+(`inference.variational.gradients` and `inference.optimizers.Adam`); tests hold the two together, element by element.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bayesprop.kernels import native
+
+__all__ = ["FAMILIES", "adam_update", "sample"]
+
+# Closed-form families by name: the number that native.cpp switches on, and the numbers that its score needs.
+FAMILIES = {
+    "normal": (1, lambda loc, scale: (loc, 1.0 / scale**2)),
+    "laplace": (2, lambda loc, scale: (loc, 1.0 / scale)),
+    "student_t": (3, lambda df, loc, scale: (loc, df + 1.0, df * scale**2)),
+    "scale_mixture": (
+        4,
+        lambda pi, scale1, scale2: (
+            math.log(pi / (1.0 - pi)) + math.log(scale2 / scale1),
+            0.5 * (1.0 / scale2**2 - 1.0 / scale1**2),
+            1.0 / scale1**2,
+            1.0 / scale2**2,
+        ),
+    ),
+    "flat": (5, lambda: ()),
+}
+
+
+def _pointer(row: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(row.data_ptr())
+
+
+def _floats(values: Sequence[float], length: int) -> ctypes.Array[ctypes.c_float]:
+    return (ctypes.c_float * length)(*[*values, *[0.0] * (length - len(values))])
+
+
+def _integers(*values: int) -> list[ctypes.c_int64]:
+    return [ctypes.c_int64(value) for value in values]
+
+
+def sample(mean: Tensor, rho: Tensor, keys: Tensor, step: int, stream: int, columns: int) -> Tensor:
+    """Equation (1) for the first `columns` columns of each particle; columns beyond rho are copies of the mean."""
+    handle = native.library().handle
+    assert handle is not None, "the caller asks explain() first"
+    out = torch.empty_like(mean)
+    out[:, columns:] = mean[:, columns:]
+    for p, (seed, draw) in enumerate(keys.tolist()):
+        rows = [_pointer(t[p]) for t in (out, mean, rho)]
+        tail = _integers(seed, draw, step, stream)
+
+        def work(begin: int, end: int, rows=rows, tail=tail) -> None:
+            handle.bayesprop_sample(*rows, ctypes.c_float(1.0), *_integers(begin, end), *tail)
+
+        native.run_split(work, 0, columns)
+    return out
+
+
+def adam_update(
+    tensors: Sequence[Tensor], keys: Tensor, step: int, stream: int, columns: int, *, family: str, parameters: Sequence[float],
+    closed_form: bool, adam: Sequence[Sequence[float]], likelihood_weight: float, kl_weights: Sequence[float],
+) -> None:
+    """Equation (2), in place, for the first `columns` columns.
+
+    `tensors`: mean, rho, first and second moment of the mean, first and second moment of rho, dL/dw; each (particles, ...).
+    `adam`: for each particle the eight numbers that native.cpp lists.
+    """
+    handle = native.library().handle
+    assert handle is not None, "the caller asks explain() first"
+    number, order = FAMILIES[family]
+    code = 0 if closed_form and family == "normal" else number
+    constants = _floats(order(*parameters), 4)
+    for p, (seed, draw) in enumerate(keys.tolist()):
+        rows = [_pointer(t[p]) for t in tensors]
+        tail = _integers(seed, draw, step, stream, code)
+        rates = _floats(adam[p], 8)
+        weights = (ctypes.c_float(likelihood_weight), ctypes.c_float(kl_weights[p]))
+
+        def work(begin: int, end: int, rows=rows, tail=tail, rates=rates, weights=weights) -> None:
+            handle.bayesprop_adam(*rows, *_integers(begin, end), *tail, constants, rates, *weights)
+
+        native.run_split(work, 0, columns)

@@ -1,0 +1,195 @@
+// CPU bodies of the fused operations. Their definitions, in plain torch, stand in the Python file of the same operation.
+//
+// Compiled on first use by kernels/native.py. Every function works on columns [begin, end) so that a caller may split a row
+// over threads; `begin` is a multiple of 4, because one call of Philox4x32-10 yields the noise of four columns.
+#include <cmath>
+#include <cstdint>
+
+namespace {
+
+constexpr int CHUNK = 256;  // Philox blocks at a time: 1024 columns, which stay in the first-level cache
+
+// Philox4x32-10 (Salmon et al. 2011). Counter words: block, draw, step, stream. Key: the particle's 64-bit seed.
+inline void philox(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3, uint32_t k0, uint32_t k1) {
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t(0xD2511F53u) * c0, p1 = uint64_t(0xCD9E8D57u) * c2;
+    const uint32_t n0 = uint32_t(p1 >> 32) ^ c1 ^ k0, n2 = uint32_t(p0 >> 32) ^ c3 ^ k1;
+    c1 = uint32_t(p1); c3 = uint32_t(p0); c0 = n0; c2 = n2;
+    k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+  }
+}
+
+// Sine and cosine of a whole number of turns in [0, 1]: reduced to an eighth of a turn, then Taylor polynomials whose first
+// omitted term is below 3e-8. The library's versions are two calls that the compiler joins into one it cannot vectorise.
+inline void sine_cosine(float turns, float& sine, float& cosine) {
+  const float quarters = 4.0f * turns, nearest = std::floor(quarters + 0.5f), x = (quarters - nearest) * 1.5707963267948966f;
+  const float x2 = x * x;
+  const float s = x + x * x2 * (-1.6666667e-1f + x2 * (8.3333333e-3f + x2 * (-1.9841270e-4f + x2 * 2.7557319e-6f)));
+  const float c = 1.0f + x2 * (-0.5f + x2 * (4.1666667e-2f + x2 * (-1.3888889e-3f + x2 * 2.4801587e-5f)));
+  const int quadrant = int(nearest) & 3;
+  const float a = (quadrant & 1) ? c : s, b = (quadrant & 1) ? s : c;
+  sine = (quadrant & 2) ? -a : a;
+  cosine = (quadrant == 1 || quadrant == 2) ? -b : b;
+}
+
+struct Key { uint32_t k0, k1, draw, step, stream; };
+
+inline Key make_key(int64_t seed, int64_t draw, int64_t step, int64_t stream) {
+  return {uint32_t(seed), uint32_t(uint64_t(seed) >> 32), uint32_t(draw), uint32_t(step), uint32_t(stream)};
+}
+
+// Standard normal noise of `blocks` blocks (4 columns each) by Box-Muller: u = (x + 1/2) / 2^32 lies in (0, 1].
+inline void normal_chunk(float* out, int64_t first_block, int blocks, const Key& key) {
+  alignas(64) uint32_t x[4][CHUNK];
+  alignas(64) float z[4][CHUNK];
+#pragma omp simd
+  for (int i = 0; i < blocks; ++i) {
+    uint32_t c0 = uint32_t(first_block + i), c1 = key.draw, c2 = key.step, c3 = key.stream;
+    philox(c0, c1, c2, c3, key.k0, key.k1);
+    x[0][i] = c0; x[1][i] = c1; x[2][i] = c2; x[3][i] = c3;
+  }
+  constexpr float scale = 2.3283064365386963e-10f, half = 1.1641532182693481e-10f;
+  for (int pair = 0; pair < 4; pair += 2) {
+#pragma omp simd
+    for (int i = 0; i < blocks; ++i) {
+      const float radius = std::sqrt(-2.0f * std::log(float(x[pair][i]) * scale + half));
+      float sine, cosine;
+      sine_cosine(float(x[pair + 1][i]) * scale + half, sine, cosine);
+      z[pair][i] = radius * cosine; z[pair + 1][i] = radius * sine;
+    }
+  }
+#pragma omp simd
+  for (int i = 0; i < blocks; ++i) {
+    out[4 * i] = z[0][i]; out[4 * i + 1] = z[1][i]; out[4 * i + 2] = z[2][i]; out[4 * i + 3] = z[3][i];
+  }
+}
+
+// Calls visit(noise, begin, count) for consecutive runs of at most 4 * CHUNK columns.
+template <class Visit> void over_noise(int64_t begin, int64_t end, const Key& key, Visit visit) {
+  alignas(64) float noise[4 * CHUNK];
+  for (int64_t at = begin; at < end; at += 4 * CHUNK) {
+    const int count = int(end - at < 4 * CHUNK ? end - at : 4 * CHUNK);
+    normal_chunk(noise, at / 4, (count + 3) / 4, key);
+    visit(noise, at, count);
+  }
+}
+
+// std = log(1 + e^rho) and its slope 1 / (1 + e^-rho), without a branch around a function call: such a loop is not vectorised.
+struct Scale { float std, slope; };
+inline Scale scale_of(float rho) {
+  const float e = std::exp(-std::fabs(rho)), log1p = e < 1e-3f ? e * (1.0f - 0.5f * e) : std::log(1.0f + e);
+  const float inverse = 1.0f / (1.0f + e);
+  return {(rho > 0.0f ? rho : 0.0f) + log1p, rho > 0.0f ? inverse : e * inverse};
+}
+
+// d log p / dw of the closed-form families; p[] are the family's parameters as kernels/bayes_by_backprop.py orders them.
+struct Normal { float loc, precision; float operator()(float w) const { return (loc - w) * precision; } };
+struct Flat { float operator()(float) const { return 0.0f; } };
+struct Laplace {
+  float loc, rate;
+  float operator()(float w) const { const float d = w - loc; return d > 0.0f ? -rate : (d < 0.0f ? rate : 0.0f); }
+};
+struct StudentT {
+  float loc, df_plus_one, df_scale_squared;
+  float operator()(float w) const { const float d = w - loc; return -df_plus_one * d / (df_scale_squared + d * d); }
+};
+struct ScaleMixture {
+  float log_odds, half_difference, precision1, precision2;  // precision = 1 / scale^2
+  float operator()(float w) const {
+    // The share of component 1. Beyond +-40 it is 0 or 1 in float, and the vector exponential would take its slow path;
+    // fmin and fmax, because the compiler would pull the exponential into the branches of a conditional.
+    const float odds = std::fmin(std::fmax(log_odds + half_difference * w * w, -40.0f), 40.0f);
+    const float share = 1.0f / (1.0f + std::exp(-odds));
+    return -w * (precision2 + share * (precision1 - precision2));
+  }
+};
+
+struct Adam {
+  float rate, beta1, beta2, epsilon, correction1, correction2, decay;
+  inline void operator()(float& value, float& m, float& v, float g) const {
+    m = beta1 * m + (1.0f - beta1) * g;
+    v = beta2 * v + (1.0f - beta2) * g * g;
+    value = value * decay - rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon);
+  }
+};
+
+template <class Score>
+void update(float* __restrict mean, float* __restrict rho, float* __restrict mm, float* __restrict mv, float* __restrict rm,
+            float* __restrict rv, const float* __restrict gradient, int64_t begin, int64_t end, const Key& key, const Score score,
+            const Adam adam_mean, const Adam adam_rho, const float likelihood_weight, const float kl_weight, const bool exact,
+            const Normal normal) {
+  alignas(64) float noise[4 * CHUNK];
+  for (int64_t at = begin; at < end; at += 4 * CHUNK) {
+    const int count = int(end - at < 4 * CHUNK ? end - at : 4 * CHUNK);
+    normal_chunk(noise, at / 4, (count + 3) / 4, key);
+    if (exact) {
+#pragma omp simd
+      for (int i = 0; i < count; ++i) {
+        const int64_t c = at + i;
+        const Scale s = scale_of(rho[c]);
+        const float g = gradient[c] * likelihood_weight;
+        adam_rho(rho[c], rm[c], rv[c], (g * noise[i] + kl_weight * (s.std * normal.precision - 1.0f / s.std)) * s.slope);
+        adam_mean(mean[c], mm[c], mv[c], g - kl_weight * normal(mean[c]));
+      }
+    } else {
+#pragma omp simd
+      for (int i = 0; i < count; ++i) {
+        const int64_t c = at + i;
+        const Scale s = scale_of(rho[c]);
+        const float g = gradient[c] * likelihood_weight - kl_weight * score(mean[c] + s.std * noise[i]);
+        adam_rho(rho[c], rm[c], rv[c], (g * noise[i] - kl_weight / s.std) * s.slope);
+        adam_mean(mean[c], mm[c], mv[c], g);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+void bayesprop_bits(int64_t* out, int64_t count, int64_t seed, int64_t draw, int64_t step, int64_t stream) {
+  const Key key = make_key(seed, draw, step, stream);
+  for (int64_t at = 0; at < count; at += 4) {
+    uint32_t word[4] = {uint32_t(at / 4), key.draw, key.step, key.stream};
+    philox(word[0], word[1], word[2], word[3], key.k0, key.k1);
+    for (int64_t j = 0; j < 4 && at + j < count; ++j) out[at + j] = word[j];
+  }
+}
+
+void bayesprop_normal(float* out, int64_t begin, int64_t end, int64_t seed, int64_t draw, int64_t step, int64_t stream) {
+  over_noise(begin, end, make_key(seed, draw, step, stream), [&](const float* noise, int64_t at, int count) {
+    for (int i = 0; i < count; ++i) out[at + i] = noise[i];
+  });
+}
+
+void bayesprop_sample(float* out, const float* mean, const float* rho, float sign, int64_t begin, int64_t end, int64_t seed,
+                      int64_t draw, int64_t step, int64_t stream) {
+  over_noise(begin, end, make_key(seed, draw, step, stream), [=](const float* noise, int64_t at, int count) {
+#pragma omp simd
+    for (int i = 0; i < count; ++i) out[at + i] = mean[at + i] + sign * scale_of(rho[at + i]).std * noise[i];
+  });
+}
+
+// family: 0 normal (closed form), 1 normal (Monte Carlo), 2 laplace, 3 student_t, 4 scale_mixture, 5 flat.
+// a: rate of the means, rate of rho, beta1, beta2, epsilon, correction1, correction2, decay of the means.
+void bayesprop_adam(float* mean, float* rho, float* mm, float* mv, float* rm, float* rv, const float* gradient,
+                    int64_t begin, int64_t end, int64_t seed, int64_t draw, int64_t step, int64_t stream, int64_t family,
+                    const float* p, const float* a, float likelihood_weight, float kl_weight) {
+  const Key key = make_key(seed, draw, step, stream);
+  const Adam am{a[0], a[2], a[3], a[4], a[5], a[6], a[7]}, ar{a[1], a[2], a[3], a[4], a[5], a[6], 1.0f};
+  const Normal n{p[0], p[1]};
+#define RUN(score, exact) \
+  update(mean, rho, mm, mv, rm, rv, gradient, begin, end, key, score, am, ar, likelihood_weight, kl_weight, exact, n)
+  switch (family) {
+    case 0: RUN(n, true); break;
+    case 1: RUN(n, false); break;
+    case 2: RUN((Laplace{p[0], p[1]}), false); break;
+    case 3: RUN((StudentT{p[0], p[1], p[2]}), false); break;
+    case 4: RUN((ScaleMixture{p[0], p[1], p[2], p[3]}), false); break;
+    default: RUN(Flat{}, false); break;
+  }
+#undef RUN
+}
+}

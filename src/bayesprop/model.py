@@ -1,0 +1,372 @@
+"""A model: a network, a prior over its weights and a likelihood for its outputs.
+
+    log p(theta, D) = sum_i log p(y_i | f(x_i; theta)) + log p(theta)                                      (1)
+
+is the only place where the three meet. `log_joint` is on the scale of the full data: the log-likelihood of a minibatch of n
+out of N rows is multiplied by N / n, the prior is not. Everything is evaluated for all particles and all draws at once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesprop import lanes, likelihoods, priors, rng
+from bayesprop.errors import BayespropError, ConfigurationError, DataError
+from bayesprop.layout import Block, Layout, match
+from bayesprop.random_weights import Estimator, Evaluation, Use, make_plan, trace
+from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from bayesprop.latents import Latent
+
+__all__ = ["Batch", "Model"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows for every particle: inputs (particles, rows, ...) and targets (particles, rows, ...), out of `num_data`.
+
+    `index` counts the minibatches of an epoch from 0 and `count` is their number; `epoch` counts from 0 and `progress` is the
+    share of the whole training that is done. Schedules read them.
+    """
+
+    inputs: Any
+    targets: Tensor
+    num_data: int
+    index: int = 0
+    count: int = 1
+    epoch: int = 0
+    progress: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        return self.targets.shape[1]
+
+
+class Model:
+    """Network + prior + likelihood.
+
+    Args:
+        network: any `torch.nn.Module`. It is copied; your own object is never touched.
+        likelihood: how y depends on the network's output, e.g. `likelihoods.Categorical()`.
+        prior: one prior for all random weights or a mapping from patterns over parameter names to priors.
+        random: pattern(s) of the parameters that get a distribution; other trainable ones become point estimates.
+        fixed: pattern(s) of parameters that stay as they are. Those with `requires_grad=False` always do.
+        output: picks the prediction out of what the network returns, for networks that return more than one tensor.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        likelihood: likelihoods.Likelihood,
+        prior: priors.Prior | Mapping[str, priors.Prior] | None = None,
+        random: str | Sequence[str] = "*",
+        fixed: str | Sequence[str] = (),
+        output: Callable[[Any], Tensor] | None = None,
+    ) -> None:
+        if not isinstance(network, nn.Module):
+            raise ConfigurationError(
+                "Model needs a network to make Bayesian",
+                received=f"a {type(network).__name__}",
+                expected="a torch.nn.Module object",
+                write="bp.Model(Net(), ...)" if isinstance(network, type) else "bp.Model(network, likelihood=...)",
+            )
+        if not isinstance(likelihood, likelihoods.Likelihood):
+            raise ConfigurationError(
+                "Model needs to know how targets depend on the network's output",
+                received=f"likelihood={likelihood!r}",
+                write="likelihood=bp.likelihoods.Categorical()  # or Gaussian(), Bernoulli(), Poisson(), ...",
+            )
+        try:
+            self.network = copy.deepcopy(network)
+        except Exception as error:
+            raise ConfigurationError(f"the network cannot be copied: {error}", write="Model(copyable_network, ...)") from error
+        self.likelihood = likelihood
+        self.prior: Any = priors.Normal() if prior is None else prior
+        self.output = output
+        self.random_patterns, self.fixed_patterns = random, fixed
+        self.vectorised, self.draws_globally, self.vmap_failure = True, False, ""
+        self._uses: dict[str, tuple[Use, ...]] | None = None
+        self._plans: dict[Estimator, dict[str, Evaluation]] = {}
+        root_trains = network.training
+        self._always_eval = [m for m in self.network.modules() if root_trains and not m.training]
+        self.layout, self.bound_prior, self.fixed_names = self._lay_out(random, fixed)
+        self.buffers = {name: buffer.detach().clone() for name, buffer in self.network.named_buffers()}
+
+    # -- building ---------------------------------------------------------------------------------------------------
+
+    def _parameters(self) -> dict[str, tuple[nn.Parameter, tuple[str, ...]]]:
+        """Each parameter once, with the further names of tied ones."""
+        owner: dict[int, str] = {}
+        found: dict[str, tuple[nn.Parameter, tuple[str, ...]]] = {}
+        for name, parameter in self.network.named_parameters(remove_duplicate=False):
+            if isinstance(parameter, nn.parameter.UninitializedParameter):
+                raise ConfigurationError(
+                    f"{name} has no shape yet: the network has lazy layers",
+                    write="network(example_input)  # once, before bp.Model(network, ...)",
+                )
+            if parameter.is_complex():
+                raise ConfigurationError(f"{name} is complex; weights must be real", write=f'fixed="{name}"')
+            first = owner.setdefault(id(parameter), name)
+            if first == name:
+                found[name] = (parameter, ())
+            else:
+                found[first] = (parameter, (*found[first][1], name))
+        return found
+
+    def _lay_out(self, random: str | Sequence[str], fixed: str | Sequence[str]) -> tuple[Layout, Any, tuple[str, ...]]:
+        parameters = self._parameters()
+        trainable = {n: p for n, (p, _) in parameters.items() if p.requires_grad and p.numel() > 0}
+        if not trainable:
+            raise ConfigurationError(
+                "nothing in this network can be learnt",
+                received=f"{len(parameters)} parameters, none with requires_grad=True",
+                write="network.requires_grad_(True)  # or only for the layers that should be Bayesian",
+            )
+        names = list(trainable)
+        stays = match(fixed, names, argument="fixed") if fixed else {}
+        rest = [name for name in names if name not in stays]
+        chosen = match(random, rest, argument="random") if random else {}
+        if not chosen:
+            raise ConfigurationError(
+                "no parameter would be random", received=f"random={random!r}, fixed={fixed!r}", write='random="*"'
+            )
+        blocks: list[Block] = []
+
+        def add(name: str, shape: tuple[int, ...], kind: Any, dtype: torch.dtype, aliases: tuple[str, ...] = ()) -> None:
+            module = name.rpartition(".")[0] if kind != "latent" else ""
+            blocks.append(Block(name, shape, blocks[-1].stop if blocks else 0, kind, dtype, module, aliases))
+
+        for name in (n for n in rest if n in chosen):
+            add(name, tuple(trainable[name].shape), "random", trainable[name].dtype, parameters[name][1])
+        bound = priors.bind(self.prior, tuple(blocks))
+        wide = torch.float64 if any(b.dtype == torch.float64 for b in blocks) else torch.float32
+        for latent in (*bound.latents, *self.likelihood.latents):
+            add(latent.name, latent.shape, "latent", wide)
+        for name in (n for n in rest if n not in chosen):
+            add(name, tuple(trainable[name].shape), "point", trainable[name].dtype, parameters[name][1])
+        fixed_names = tuple(n for n in parameters if n not in chosen and n not in {b.name for b in blocks})
+        return Layout(tuple(blocks)), bound, fixed_names
+
+    # -- what is known before training ------------------------------------------------------------------------------
+
+    @property
+    def latents(self) -> tuple[Latent, ...]:
+        """Scales of hierarchical priors, then those of the likelihood, in the order of their columns."""
+        return (*self.bound_prior.latents, *self.likelihood.latents)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of theta: float64 if any random weight is, float32 otherwise (also under bfloat16 weights)."""
+        return torch.float64 if any(b.dtype == torch.float64 for b in self.layout.blocks) else torch.float32
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def to(self, device: torch.device | str) -> Model:
+        """The same model on another device."""
+        if torch.device(device) == self.device:
+            return self
+        moved = copy.copy(self)
+        moved.network = copy.deepcopy(self.network).to(device)
+        moved._always_eval = [
+            there for here, there in zip(self.network.modules(), moved.network.modules(), strict=True) if here in self._always_eval
+        ]
+        moved.buffers = {name: buffer.to(device) for name, buffer in self.buffers.items()}
+        moved.bound_prior = priors.bind(self.prior, self.layout.of_kind("random"))
+        return moved
+
+    def prepare_inputs(self, inputs: Any) -> Any:
+        """Inputs on the model's device and, for numbers, in its dtype; whole numbers stay only if an embedding reads them."""
+        reads_indices = any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in self.network.modules())
+        floating = next((p.dtype for p in self.network.parameters() if p.is_floating_point()), torch.float32)
+
+        def one(tensor: Tensor) -> Tensor:
+            if tensor.is_floating_point() or (not reads_indices and tensor.dtype != torch.bool):
+                return tensor.to(self.device, floating)
+            return tensor.to(self.device)
+
+        return pytree.tree_map(one, inputs)
+
+    def initial_buffers(self, particles: int) -> dict[str, Tensor]:
+        return {n: b.unsqueeze(0).repeat(particles, *[1] * b.dim()) for n, b in self.buffers.items()}
+
+    # -- evaluation -------------------------------------------------------------------------------------------------
+
+    def set_mode(self, training: bool) -> None:
+        """Training or evaluation mode; modules that were in evaluation mode on arrival stay there."""
+        if self.network.training != training:
+            self.network.train(training)
+            for module in self._always_eval:
+                module.eval()
+
+    def weights(self, theta: Tensor) -> dict[str, Tensor]:
+        """Network parameters by name from theta (..., columns): scales of hierarchical priors are multiplied in."""
+        layout = self.layout
+        if not self.bound_prior.centred:
+            random = self.bound_prior.weights(theta[..., : layout.latent])
+            theta = torch.cat((random, theta[..., layout.random :]), dim=-1)
+        return layout.unflatten(theta, ("random", "point"))
+
+    def latent_values(self, theta: Tensor) -> dict[str, Tensor]:
+        """Constrained values of the likelihood's latents: name -> (..., *shape)."""
+        found = {}
+        for latent in self.likelihood.latents:
+            found[latent.name] = latent.constrain(theta[..., self.layout.by_name[latent.name].columns])
+        return found
+
+    def forward(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], inputs: Any) -> Tensor:
+        """The output of one network. `inputs` may be a tensor, a tuple (positional) or a dict (keywords)."""
+        arguments: tuple[Any, ...] = inputs if isinstance(inputs, tuple) else () if isinstance(inputs, dict) else (inputs,)
+        keywords = inputs if isinstance(inputs, dict) else {}
+        result = torch.func.functional_call(self.network, ({**weights}, {**buffers}), arguments, keywords)
+        if self.output is not None:
+            result = self.output(result)
+        if not isinstance(result, Tensor):
+            raise DataError(
+                "the network must return one tensor to be compared with the targets",
+                received=f"a {type(result).__name__} of {len(result)}" if hasattr(result, "__len__") else f"a {type(result).__name__}",
+                write="bp.Model(network, output=lambda result: result[0], ...)",
+            )
+        return result
+
+    def batch_log_likelihood(
+        self, weights: Mapping[str, Tensor], latents: Mapping[str, Tensor], buffers: Mapping[str, Tensor], inputs: Any, targets: Tensor
+    ) -> Tensor:
+        """sum_i log p(y_i | f(x_i)) of one lane, a scalar."""
+        outputs = self.forward(weights, buffers, inputs)
+        return self.likelihood.log_prob(outputs, targets, latents).sum()
+
+    def log_likelihood(self, theta: Tensor, buffers: dict[str, Tensor], batch: Batch) -> Tensor:
+        """Log-likelihood of the batch's rows for theta (particles, draws, columns): (particles, draws), differentiable.
+
+        In training mode the buffers (BatchNorm's statistics) of each particle move, by the mean over its draws.
+        """
+        particles, draws = theta.shape[:2]
+        arguments = (self.weights(theta), self.latent_values(theta), self.spread_buffers(buffers, draws), batch.inputs, batch.targets)
+        value = self.over_lanes(self.batch_log_likelihood, arguments, ("PS", "PS", "PS", "P", "P"), particles, draws)
+        self.gather_buffers(buffers, arguments[2])
+        return value
+
+    def over_lanes(self, function: Callable, arguments: Sequence[Any], tags: Sequence[str], particles: int, draws: int) -> Any:
+        """`lanes.run` with this model's knowledge of whether its network can be batched."""
+        return lanes.run(function, arguments, tags, particles=particles, draws=draws, vectorised=self.vectorised)
+
+    def spread_buffers(self, buffers: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
+        """A copy of each buffer for each draw, because a training network writes into its buffers."""
+        if self.network.training:
+            return {n: b.unsqueeze(1).repeat(1, draws, *[1] * (b.dim() - 1)) for n, b in buffers.items()}
+        return {n: b.unsqueeze(1).expand(-1, draws, *b.shape[1:]) for n, b in buffers.items()}
+
+    def gather_buffers(self, buffers: dict[str, Tensor], copies: Mapping[str, Tensor]) -> None:
+        if self.network.training:
+            for name, stack in copies.items():
+                buffers[name].copy_(stack.mean(1) if stack.is_floating_point() else stack[:, 0])
+
+    def outputs(self, theta: Tensor, buffers: Mapping[str, Tensor], inputs: Any) -> Tensor:
+        """Network outputs for theta (particles, draws, columns) on shared inputs: (particles, draws, rows, ...)."""
+        arguments = (self.weights(theta), self.spread_buffers(buffers, theta.shape[1]), inputs)
+        return self.over_lanes(self.forward, arguments, ("PS", "PS", ""), *theta.shape[:2])
+
+    def widest_layer(self, inputs: Any) -> int:
+        """Numbers that the largest layer puts out for one row: what predicting many draws at once must hold."""
+        sizes = [1]
+
+        def look(_module: nn.Module, _inputs: Any, result: Any) -> None:
+            sizes.extend(t.numel() for t in pytree.tree_leaves(result) if isinstance(t, Tensor))
+
+        hooks = [module.register_forward_hook(look) for module in self.network.modules()]
+        try:
+            with torch.no_grad():
+                self.forward({}, {}, inputs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return max(sizes)
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        """log p(theta) of the unconstrained columns, hyperpriors and Jacobians included: (..., columns) to (...)."""
+        value = self.bound_prior.log_density(theta[..., : self.layout.latent])
+        for latent in self.likelihood.latents:
+            value = value + latent.unconstrained_log_density(theta[..., self.layout.by_name[latent.name].columns])
+        return value
+
+    def log_joint(self, theta: Tensor, buffers: dict[str, Tensor], batch: Batch) -> Tensor:
+        """Equation (1) on the full-data scale for theta (particles, draws, columns): (particles, draws)."""
+        return batch.num_data / batch.rows * self.log_likelihood(theta, buffers, batch) + self.log_prior(theta)
+
+    # -- a first look at the data -----------------------------------------------------------------------------------
+
+    def probe(self, inputs: Any, targets: Tensor | None) -> Tensor:
+        """One forward pass of the network as it came, on a few rows: refuse early what cannot work, learn what can.
+
+        Finds whether the network draws from torch's global generator (dropout) and whether vmap can batch it.
+        """
+        buffers = {name: buffer.clone() for name, buffer in self.buffers.items()}
+        named = dict(self.network.named_parameters())
+        weights = {b.name: named[b.name].detach() for b in self.layout.of_kind("random", "point")}
+        self.set_mode(True)
+        with torch.no_grad(), rng.quarantine(0, self.device):
+            before = _generator_state(self.device)
+            try:
+                outputs = self.forward(weights, buffers, inputs)
+            except BayespropError:
+                raise
+            except Exception as error:
+                shapes = pytree.tree_map(lambda t: f"{list(t.shape)} {t.dtype}", inputs)
+                raise DataError(
+                    f"the network cannot take these inputs: {error}", received=f"inputs {shapes}", expected="what network(inputs) accepts"
+                ) from error
+            self.draws_globally = not torch.equal(before, _generator_state(self.device))
+            self.vectorised = self._can_vectorise(weights, inputs)
+            self._uses, self._plans = self._trace(weights, inputs), {}
+            self.set_mode(False)
+            outputs = self.forward(weights, {n: b.clone() for n, b in self.buffers.items()}, inputs)
+        if targets is not None:
+            self.likelihood.check(outputs, targets)
+        return outputs
+
+    def _trace(self, weights: Mapping[str, Tensor], inputs: Any) -> dict[str, tuple[Use, ...]]:
+        """How each random weight is used: a forward pass with two and one with three examples, recorded."""
+        random = {b.name: weights[b.name] for b in self.layout.of_kind("random")}
+
+        def call(recorded: Mapping[str, Tensor], rows: int) -> Tensor:
+            # Rows repeat where there are fewer than three: only shapes are looked at.
+            some = pytree.tree_map(lambda t: t[torch.arange(rows, device=t.device) % t.shape[0]], inputs)
+            return self.forward({**weights, **recorded}, {n: b.clone() for n, b in self.buffers.items()}, some)
+
+        return trace(call, random)
+
+    def plan(self, estimator: Estimator) -> dict[str, Evaluation]:
+        """How each random weight is evaluated under an estimator, and why; needs `probe` to have seen inputs."""
+        if self._uses is None:
+            raise ConfigurationError(
+                "how weights are used is known once the model has seen inputs", write="model.describe(inputs=X[:8])"
+            )
+        if estimator not in self._plans:
+            self._plans[estimator] = make_plan(estimator, self._uses)
+        return self._plans[estimator]
+
+    def _can_vectorise(self, weights: Mapping[str, Tensor], inputs: Any) -> bool:
+        """Whether two lanes in one vmap give what each gives alone."""
+        pair = {n: torch.stack((w, w)) for n, w in weights.items()}
+        buffers = {n: torch.stack((b, b)) for n, b in self.buffers.items()}
+        try:
+            lanes.run(self.forward, (pair, buffers, inputs), ("S", "S", ""), particles=1, draws=2)
+        except Exception as error:  # whatever it is, the loop over lanes is right; describe() shows this text
+            self.vmap_failure = str(error).splitlines()[0]
+            return False
+        return True
+
+
+def _generator_state(device: torch.device) -> Tensor:
+    state = torch.default_generator.get_state()
+    return torch.cat((state, torch.cuda.get_rng_state(device))) if device.type == "cuda" else state

@@ -1,0 +1,8 @@
+"""Posteriors: what beliefs are after the data. Every method ends here, every consumer starts here."""
+
+from bayesprop.posteriors.delta import Delta
+from bayesprop.posteriors.diagonal_gaussian import DiagonalGaussian
+from bayesprop.posteriors.files import load
+from bayesprop.posteriors.posterior import Context, Posterior
+
+__all__ = ["Context", "Delta", "DiagonalGaussian", "Posterior", "load"]

@@ -1,0 +1,122 @@
+"""Posteriors on disk: one safetensors file with everything but the network's code.
+
+It carries the posterior's tensors, buffers, prior, likelihood, method, N, scaling, labels, seed and history. Parameters that
+were fixed during training are not stored (they may be a large pre-trained trunk); their checksum is, and loading into a
+network whose fixed parameters differ is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesprop import likelihoods, priors, specification, storage
+from bayesprop.errors import CheckpointError
+from bayesprop.model import Model
+from bayesprop.posteriors.posterior import Context, Posterior, posterior_classes
+
+__all__ = ["load", "save"]
+
+
+def _fixed_checksum(model: Model) -> str:
+    digest = hashlib.sha256()
+    parameters = dict(model.network.named_parameters())
+    for name in model.fixed_names:
+        digest.update(name.encode())
+        digest.update(parameters[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
+    """Write `posterior` to `path`, atomically."""
+    model, context = posterior.model, posterior.context
+    tensors: dict[str, Tensor] = {f"posterior.{n}": t for n, t in posterior.tensors().items()}
+    tensors |= {f"buffer.{n}": t for n, t in posterior.buffers.items()}
+    document = {
+        "kind": "posterior",
+        "class": type(posterior).__name__,
+        "layout": model.layout.to_json(),
+        "fixed": {"names": list(model.fixed_names), "sha256": _fixed_checksum(model)},
+        "prior": specification.to_json(model.prior, tensors, "prior"),
+        "likelihood": specification.to_json(model.likelihood, tensors, "likelihood"),
+        "random": specification.to_json(model.random_patterns, tensors, "random"),
+        "fixed_patterns": specification.to_json(model.fixed_patterns, tensors, "fixed_patterns"),
+        "output": specification.to_json(model.output, tensors, "output"),
+        "method": specification.to_json(context.method, tensors, "method"),
+        "scaling": specification.to_json(context.scaling, tensors, "scaling"),
+        "classes": specification.to_json(context.classes, tensors, "classes"),
+        "num_data": context.num_data,
+        "seed": context.seed,
+        "history": context.history,
+        "torch": torch.__version__,
+    }
+    storage.write(path, document, tensors)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    network: nn.Module,
+    prior: Any = None,
+    likelihood: likelihoods.Likelihood | None = None,
+    output: Callable[[Any], Tensor] | None = None,
+) -> Posterior:
+    """Read a posterior. `network` is an object of the class it was trained with; its random weights do not matter.
+
+    `prior`, `likelihood` and `output` are only needed when they hold functions of yours, which no file can carry.
+    """
+    document, tensors = storage.read(path)
+    if document.get("kind") != "posterior":
+        raise CheckpointError(
+            f"{path} holds no posterior", received=f"a file of kind {document.get('kind')!r}",
+            expected="what posterior.save(path) writes", write=f'bp.fit(model, data, checkpoint="{path}", resume=True)',
+        )
+
+    def rebuild(name: str, given: Any = None) -> Any:
+        return given if given is not None else specification.from_json(document[name], tensors, argument=name)
+
+    built_prior: priors.Prior | dict[str, priors.Prior] = rebuild("prior", prior)
+    try:
+        model = Model(
+            network, likelihood=rebuild("likelihood", likelihood), prior=built_prior, random=rebuild("random"),
+            fixed=rebuild("fixed_patterns"), output=rebuild("output", output),
+        )
+    except ValueError as error:
+        raise CheckpointError(f"{path} does not fit this network: {error}", expected="the network that was trained") from error
+    differences = model.layout.differences(document["layout"])
+    if differences:
+        raise CheckpointError(
+            f"{path} does not fit this network", received="; ".join(differences[:8]), expected="the network that was trained"
+        )
+    if document["fixed"] != {"names": list(model.fixed_names), "sha256": _fixed_checksum(model)}:
+        raise CheckpointError(
+            f"{path} was trained around other fixed parameters",
+            received=f"values of {', '.join(model.fixed_names) or 'none'} that differ from those in training",
+            expected="the network with the same fixed weights loaded", write="network.load_state_dict(pretrained); bp.load(path, network=network)",
+        )
+    device = model.device
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {n.removeprefix(prefix): t.to(device) for n, t in tensors.items() if n.startswith(prefix)}
+
+    scaling = rebuild("scaling")
+    classes = rebuild("classes")
+    context = Context(
+        document["num_data"], scaling.to(device) if scaling is not None else None, list(classes) if classes is not None else None,
+        document["seed"], _method(document["method"], tensors), document["history"],
+    )
+    cls = posterior_classes()[document["class"]]
+    return cls.from_tensors(model, part("posterior."), part("buffer."), context)
+
+
+def _method(document: Any, tensors: dict[str, Tensor]) -> Any:
+    """The method as an object where that is possible; a description where it held a function of the user's."""
+    try:
+        return specification.from_json(document, tensors)
+    except CheckpointError:
+        return document

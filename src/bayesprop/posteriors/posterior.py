@@ -1,0 +1,224 @@
+"""What beliefs are after the data: something to draw functions from, plus declared capabilities.
+
+Every method ends in a `Posterior` and every consumer starts from one. A subclass says which tensors it holds and how to draw
+rows of theta; predicting, saving and moments by name are the same for all of them and live here. A capability that is
+missing is refused by `needs`, which names the posteriors that have it.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesprop import data as data_room
+from bayesprop.errors import CapabilityError, ConfigurationError
+from bayesprop.model import Model
+from bayesprop.prediction import Prediction
+from bayesprop.rng import Rng
+
+__all__ = ["Context", "Posterior", "posterior_classes"]
+
+WEIGHT_BUDGET = 64_000_000  # floats of sampled weights held at a time while predicting
+ACTIVATION_BUDGET = 64_000_000  # floats of one layer's outputs held at a time while predicting
+
+
+@dataclass
+class Context:
+    """Where a posterior comes from: what it must know to predict on the original scale and to say how it was made."""
+
+    num_data: int = 0
+    scaling: Any = None
+    classes: Any = None
+    seed: int = 0
+    method: Any = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Posterior(ABC):
+    """Beliefs about theta for one or many particles; a population predicts as an equally weighted mixture."""
+
+    capabilities: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, model: Model, buffers: Mapping[str, Tensor], context: Context | None = None) -> None:
+        self.model = model
+        self.buffers = dict(buffers)
+        self.context = context or Context()
+
+    # -- what a subclass says -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that define it, each with a leading particle axis; `from_tensors` takes them back."""
+
+    @classmethod
+    @abstractmethod
+    def from_tensors(cls, model: Model, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor], context: Context) -> Posterior:
+        """The inverse of `tensors`."""
+
+    @abstractmethod
+    def draw(self, rng: Rng, draws: int, first: int = 0) -> Tensor:
+        """Rows of theta, (particles, draws, columns): draw number `first` + s is the same number whatever `draws` is."""
+
+    @property
+    def particles(self) -> int:
+        return next(iter(self.tensors().values())).shape[0]
+
+    # -- capabilities ---------------------------------------------------------------------------------------------------
+
+    def needs(self, capability: str, purpose: str) -> None:
+        """Refuse `purpose` if this posterior lacks the capability."""
+        if capability not in self.capabilities:
+            able = sorted(c.__name__ for c in _family(Posterior) if capability in c.capabilities)
+            raise CapabilityError(
+                f"{purpose} needs {capability}, which a {type(self).__name__} posterior does not have",
+                received=f"capabilities {sorted(self.capabilities)}", expected=f"one of {', '.join(able)}",
+            )
+
+    def mean(self, name: str | None = None) -> Tensor:
+        """Posterior mean of a parameter by name (a scale of a prior by its own name), or the matrix (particles, columns)."""
+        return self._moment(0, name)
+
+    def std(self, name: str | None = None) -> Tensor:
+        """Posterior standard deviation, as `mean`."""
+        return self._moment(1, name)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the unconstrained columns, (particles, columns) each."""
+        self.needs("moments", "mean and std")
+        raise AssertionError("a posterior that declares moments must define them")
+
+    def _moment(self, which: int, name: str | None) -> Tensor:
+        mean, std = self.moments()
+        if name is None:
+            return (mean, std)[which]
+        layout = self.model.layout
+        block = layout.block(name)
+        if block.kind == "latent":
+            # A positive latent is log-normal: E = exp(m + s^2 / 2), Var = E^2 (exp(s^2) - 1).
+            m, s = mean[:, block.columns], std[:, block.columns]
+            value = torch.exp(m + s.square() / 2)
+            found = value if which == 0 else value * torch.sqrt(torch.expm1(s.square()))
+        elif block.kind == "random" and not self.model.bound_prior.centred:
+            weights = self.model.bound_prior.weight_moments(mean[:, : layout.latent], std[:, : layout.latent])
+            found = weights[which][:, block.columns]
+        else:
+            found = (mean, std)[which][:, block.columns]
+        found = found.reshape(-1, *block.shape)
+        return found[0] if self.particles == 1 else found
+
+    # -- draws, by name and as functions --------------------------------------------------------------------------------
+
+    def rng(self, seed: int) -> Rng:
+        """Noise for predictions: one stream for each particle, apart from all training noise."""
+        return Rng.create(seed, self.particles, self.model.device)
+
+    def sample(self, draws: int = 1, *, seed: int = 0) -> dict[str, Tensor]:
+        """Draws of all parameters by name, (particles * draws, *shape); latents on their own scale."""
+        theta = self.draw(self.rng(seed), draws).flatten(0, 1)
+        named = self.model.weights(theta)
+        for latent in self.model.latents:
+            named[latent.name] = latent.constrain(theta[:, self.model.layout.by_name[latent.name].columns])
+        return named
+
+    def predict(self, inputs: Any, draws: int = 100, *, seed: int = 0, original_scale: bool = True) -> Prediction:
+        """What the posterior says about new inputs: a `Prediction`, on the scale of the data that it was fitted to.
+
+        Outputs are computed in pieces over rows and draws, when they are asked for; the same seed gives the same draws.
+        """
+        if draws < 1:
+            raise ConfigurationError("predict: draws must be at least 1", received=f"{draws}", write="posterior.predict(x, draws=100)")
+        raw = data_room.as_inputs(inputs)
+        scaling = self.context.scaling
+        ready = self.model.prepare_inputs(scaling.scale_inputs(raw) if scaling is not None and original_scale else raw)
+        each = -(-draws // self.particles)
+        length = pytree.tree_leaves(ready)[0].shape[0]
+        return Prediction(
+            lambda: self._outputs(ready, length, each, seed), self.model.likelihood,
+            scaling=scaling if original_scale else None, classes=self.context.classes, seed=seed,
+            inputs_length=length, draws=each * self.particles,
+        )
+
+    @torch.no_grad()
+    def _outputs(self, inputs: Any, length: int, draws: int, seed: int) -> Iterator[tuple[slice, Tensor, dict[str, Tensor]]]:
+        """Chunks of rows: (rows, outputs (particles * draws, rows, ...), latents), for all draws at once."""
+        model, rng = self.model, self.rng(seed)
+        model.set_mode(False)
+        group = max(1, min(draws, WEIGHT_BUDGET // (self.particles * model.layout.size)))
+        width = model.widest_layer(pytree.tree_map(lambda t: t[:1], inputs))
+        rows = max(1, ACTIVATION_BUDGET // (self.particles * group * width))
+        held = self.draw(rng, draws) if group == draws else None
+        for start in range(0, length, rows):
+            part = slice(start, min(start + rows, length))
+            piece = pytree.tree_map(lambda t, part=part: t[part], inputs)
+            outputs, latents = [], []
+            for first in range(0, draws, group):
+                theta = held if held is not None else self.draw(rng, min(group, draws - first), first)
+                outputs.append(model.outputs(theta, self.buffers, piece))
+                latents.append(model.latent_values(theta))
+            joined = {name: torch.cat([part[name] for part in latents], 1).flatten(0, 1) for name in latents[0]}
+            yield part, torch.cat(outputs, 1).flatten(0, 1), joined
+
+    def at_mean(self) -> Posterior:
+        """Deterministic mode: all mass at the posterior mean."""
+        from bayesprop.posteriors.delta import Delta
+
+        self.needs("moments", "at_mean()")
+        return Delta(self.model, self.moments()[0], self.buffers, copy.copy(self.context))
+
+    def mean_network(self, particle: int = 0) -> nn.Module:
+        """A copy of the user's network with the posterior means as weights: an ordinary module, to export or to compile."""
+        self.needs("moments", "mean_network()")
+        return self.network_with(self.moments()[0][particle], particle)
+
+    def network_with(self, theta: Tensor, particle: int = 0) -> nn.Module:
+        """A copy of the user's network with the weights of one row of theta, in evaluation mode."""
+        network = copy.deepcopy(self.model.network).eval()
+        weights = self.model.weights(theta)
+        with torch.no_grad():
+            for name, parameter in network.named_parameters():
+                if name in weights:
+                    parameter.copy_(weights[name])
+            for name, buffer in network.named_buffers():
+                buffer.copy_(self.buffers[name][particle])
+        return network
+
+    def member(self, particle: int) -> Posterior:
+        """One particle of a population as a posterior of its own."""
+        keep = {n: t[particle : particle + 1] for n, t in self.tensors().items()}
+        buffers = {n: b[particle : particle + 1] for n, b in self.buffers.items()}
+        return self.from_tensors(self.model, keep, buffers, copy.copy(self.context))
+
+    def save(self, path: Any) -> None:
+        """Write one file (safetensors with a JSON header) that `bayesprop.load` reads; see `posteriors.files`."""
+        from bayesprop.posteriors.files import save
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        layout = self.model.layout
+        return (
+            f"{type(self).__name__}({layout.random:,} random weights"
+            + (f", {layout.latent - layout.random} latents" if layout.latent > layout.random else "")
+            + (f", {layout.size - layout.latent:,} point estimates" if layout.size > layout.latent else "")
+            + (f", {self.particles} particles" if self.particles > 1 else "")
+            + f"; fitted to {self.context.num_data:,} examples)"
+        )
+
+
+def posterior_classes() -> dict[str, type[Posterior]]:
+    """Every kind of posterior by the name under which a file refers to it."""
+    return {cls.__name__: cls for cls in _family(Posterior)}
+
+
+def _family(cls: type[Posterior]) -> Iterator[type[Posterior]]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _family(child)
+

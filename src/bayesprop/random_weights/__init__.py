@@ -1,0 +1,25 @@
+"""Weights that are distributions, given to any network in the place of its parameters.
+
+    uses = trace(call, weights)                                         # once per model and mode: who uses which weight
+    plan = make_plan(estimator, uses)                                   # how each is evaluated, and why
+    weights = randomize(plan, estimator, means, scales, noises, source) # every forward pass
+    torch.func.functional_call(network, weights, inputs)
+"""
+
+from bayesprop.random_weights.estimators import Estimator, Flipout, LocalReparameterization, SharedWeights
+from bayesprop.random_weights.plan import Evaluation, Use, make_plan, randomize, trace
+from bayesprop.random_weights.random_weight import NoiseSource, RandomWeight
+
+__all__ = [
+    "Estimator",
+    "Evaluation",
+    "Flipout",
+    "LocalReparameterization",
+    "NoiseSource",
+    "RandomWeight",
+    "SharedWeights",
+    "Use",
+    "make_plan",
+    "randomize",
+    "trace",
+]

@@ -1,0 +1,82 @@
+"""Frozen dataclasses to JSON and back: how priors, likelihoods and methods travel inside a file.
+
+Only classes of this library are ever built from a file, by their import path; tensors among the fields are stored next to
+the document. What JSON cannot carry (a user's own function) is written down by name, and loading asks the user for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesprop.errors import CheckpointError
+
+__all__ = ["from_json", "to_json"]
+
+
+def to_json(value: Any, tensors: dict[str, Tensor], path: str) -> Any:
+    """Describe `value`; tensors are put into `tensors` under names that start with `path`."""
+    if isinstance(value, Tensor):
+        tensors[path] = value
+        return {"tensor": path}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            f.name: to_json(getattr(value, f.name), tensors, f"{path}.{f.name}")
+            for f in dataclasses.fields(value)
+            if f.init
+        }
+        return {"type": f"{type(value).__module__}:{type(value).__qualname__}", "fields": fields}
+    if isinstance(value, Mapping):
+        return {"mapping": [[str(k), to_json(v, tensors, f"{path}.{k}")] for k, v in value.items()]}
+    if isinstance(value, tuple | list):
+        return {"sequence": [to_json(v, tensors, f"{path}.{i}") for i, v in enumerate(value)]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, type) and value.__module__.split(".")[0] == "torch":
+        return {"class": f"{value.__module__}:{value.__qualname__}"}
+    return {"unknown": getattr(value, "__qualname__", type(value).__qualname__)}
+
+
+def from_json(document: Any, tensors: Mapping[str, Tensor], *, argument: str = "") -> Any:
+    """Build what `to_json` described. `argument` is the name by which a user may pass what cannot be built."""
+    if not isinstance(document, Mapping):
+        return document
+    if "tensor" in document:
+        return tensors[document["tensor"]]
+    if "type" in document:
+        cls = _find(document["type"], allowed="bayesprop")
+        return cls(**{k: from_json(v, tensors, argument=argument) for k, v in document["fields"].items()})
+    if "mapping" in document:
+        return {k: from_json(v, tensors, argument=argument) for k, v in document["mapping"]}
+    if "sequence" in document:
+        return tuple(from_json(v, tensors, argument=argument) for v in document["sequence"])
+    if "float" in document:
+        return float(document["float"])
+    if "dtype" in document:
+        return getattr(torch, document["dtype"])
+    if "class" in document:
+        return _find(document["class"], allowed="torch")
+    raise CheckpointError(
+        f"the file refers to a function of yours, {document.get('unknown')!r}, which a file cannot hold",
+        write=f"pass it again: {argument or 'argument'}=...",
+    )
+
+
+def _find(path: str, *, allowed: str) -> Any:
+    module, _, name = path.partition(":")
+    if module.split(".")[0] != allowed:
+        raise CheckpointError(f"the file asks for {path!r}, which is not part of {allowed}")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

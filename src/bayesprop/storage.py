@@ -1,0 +1,95 @@
+"""Files that survive: one safetensors file with a JSON header, written atomically and checked when read.
+
+A file holds tensors and one JSON document. It is written beside its final place, flushed to the disk and then renamed, so
+that a full disk or a power cut leaves the previous file as it was. Header and tensors carry a SHA-256, so that a file cut
+short or a flipped byte is an error and never a wrong posterior. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bayesprop.errors import CheckpointError
+
+__all__ = ["read", "write"]
+
+FORMAT = "bayesprop 1"
+
+
+def _digest(document: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(document.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().contiguous().cpu()
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def write(path: str | os.PathLike[str], document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
+    """Write `document` and `tensors` to `path`; the previous file stays until the new one is complete."""
+    target = Path(path)
+    text = json.dumps(document, sort_keys=True)
+    # Clones: safetensors refuses tensors that share storage, and views into theta do.
+    stored = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        save_file(stored, temporary, {"format": FORMAT, "document": text, "sha256": _digest(text, stored)})
+        with open(temporary, "rb") as handle:
+            os.fsync(handle.fileno())
+        os.replace(temporary, target)
+    except (OSError, SafetensorError) as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        kept = "the previous file is untouched" if target.exists() else "no file was left behind"
+        raise CheckpointError(
+            f"could not write {target}: {error}",
+            expected=f"room on the disk and permission to write; {kept}",
+            write="the same call with another path",
+        ) from error
+    return target
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read what `write` wrote; anything that is not exactly that is a CheckpointError."""
+    target = Path(path)
+    if not target.is_file():
+        near = sorted(p.name for p in target.parent.glob("*") if p.is_file())[:5] if target.parent.is_dir() else []
+        raise CheckpointError(
+            f"there is no file {target}",
+            expected=f"one that was saved by bayesprop (this folder holds {', '.join(near) or 'no files'})",
+        )
+    try:
+        with safe_open(target, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"{target} cannot be read: {error}",
+            received=f"{target.stat().st_size} bytes that are not a complete safetensors file",
+            expected="a file that was saved by bayesprop and copied whole",
+        ) from error
+    if header.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{target} is not a file of this library",
+            received=f"format {header.get('format')!r}",
+            expected=f"format {FORMAT!r}",
+        )
+    text = header.get("document", "")
+    if header.get("sha256") != _digest(text, tensors):
+        raise CheckpointError(
+            f"{target} is damaged: its checksum does not fit its contents",
+            expected="the bytes that were written; take an earlier checkpoint or copy the file again",
+        )
+    return json.loads(text), tensors

@@ -1,0 +1,76 @@
+"""Choosing: the best epoch on validation data, the best of several starts by ELBO; and refusing what is not finite."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from bayesprop.data import Data, Stream
+from bayesprop.errors import DivergenceError
+from bayesprop.inference.method import state_tensors
+from bayesprop.posteriors import Posterior
+from bayesprop.training.checkpoint import Progress
+from bayesprop.training.evaluation import expected_log_likelihood, kl_to_prior
+from bayesprop.training.source import Source
+
+__all__ = ["best_start", "check_finite", "keep_best", "like"]
+
+
+def like(validation: Data | Stream, training: Data | Stream) -> Data | Stream:
+    """Validation data in the scale and with the labels of the training data."""
+    if isinstance(validation, Stream) or isinstance(training, Stream):
+        return validation
+    return validation.like(training)
+
+
+def keep_best(now: Progress, metrics: dict[str, Any], epoch: int, patience: int) -> bool:
+    """Remember the state if its validation NLL is the best so far; True when `patience` epochs went without one."""
+    score = metrics["validation_nll"]
+    if score < now.best_score:
+        now.best_score, now.best_epoch = score, epoch
+        now.best = {name: tensor.clone() for name, tensor in state_tensors(now.state).items()}
+    return epoch - now.best_epoch >= patience
+
+
+def check_finite(posterior: Posterior, now: Progress, checkpoint: str | os.PathLike[str] | None) -> None:
+    """Raise if every particle has diverged, and say in which term and at which step it began."""
+    weights_fine = torch.stack([torch.isfinite(t).flatten(1).all(1) for t in posterior.tensors().values()]).all(0)
+    values_fine = now.first_bad == 2**62
+    if bool((weights_fine & values_fine).any()):
+        return
+    step = int(now.first_bad.min())
+    if step < 2**62:
+        term = f"the data term (the log-likelihood of the minibatch) was not finite first at step {step}"
+    else:
+        broken = [name for name, t in posterior.tensors().items() if not bool(torch.isfinite(t).all())]
+        term = f"the KL term: {' and '.join(broken)} of the posterior are not finite, the data term was until now"
+    kept = f"; {checkpoint} holds the last good state" if checkpoint is not None and os.path.exists(checkpoint) else ""
+    raise DivergenceError(
+        f"training diverged in epoch {now.epoch + 1}, at or before step {now.step}",
+        received=term + kept,
+        expected="finite numbers: most often the learning rate is too large, or inputs are far from unit scale",
+        write="BayesByBackprop(learning_rate=1e-4, clip_norm=1.0)  # and bp.Data(X, y, standardize=True)",
+    )
+
+
+@torch.no_grad()
+def best_start(posterior: Posterior, source: Source) -> Posterior:
+    """The particle with the highest ELBO (nats, full data); all ELBOs are kept in the last entry of the history."""
+    if isinstance(source.data, Data):
+        inputs, targets = source.data.inputs, source.data.targets
+        data_term = expected_log_likelihood(posterior, inputs, targets, draws=32)
+    else:
+        model, data_term = posterior.model, torch.zeros(posterior.particles, dtype=torch.float64, device=posterior.model.device)
+        for inputs, targets in source.data.epoch(0):
+            encoded = model.likelihood.encode(targets).to(model.device)
+            data_term += expected_log_likelihood(posterior, model.prepare_inputs(inputs), encoded, draws=32)
+    divergence = kl_to_prior(posterior, draws=32)
+    objective = data_term if divergence is None else data_term - divergence.double()
+    objective = torch.nan_to_num(objective, nan=-torch.inf)
+    best = int(objective.argmax())
+    chosen = posterior.member(best)
+    if chosen.context.history:
+        chosen.context.history[-1] |= {"start_elbos": objective.tolist(), "best_start": best}
+    return chosen
