@@ -1,9 +1,10 @@
 """One function for one network, evaluated for all particles and all draws at once.
 
-A *lane* is one (particle, draw). `run` takes a function of one lane and arguments that carry leading axes, told by a tag:
-"PS" (particle, draw, ...), "P" (particle, ...), "S" (draw, ...) or "" (shared by all). It returns the function's outputs with
-leading axes (particles, draws). An axis of length one is taken off, never vmapped: a single network is called exactly as its
-author would call it. Networks that vmap cannot batch run in a loop over the lanes; the model's description says so.
+A *lane* is one (particle, draw). `run` takes a function of one lane and arguments that carry leading axes, told by a
+tag: "PS" (particle, draw, ...), "P" (particle, ...), "S" (draw, ...) or "" (shared by all). It returns the function's
+outputs with leading axes (particles, draws). An axis of length one is taken off, never vmapped: a single network is
+called exactly as its author would call it. Networks that vmap cannot batch run in a loop over the lanes; the model's
+description says so.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def _axis(function: Callable, arguments: Sequence[Any], carried: Sequence[bool],
     if length > 1 and vectorised:
         dims = tuple(0 if has else None for has in carried)
         return torch.func.vmap(function, in_dims=dims, randomness="different")(*arguments)
-    rows = [function(*(_pick(a, i) if has else a for a, has in zip(arguments, carried, strict=True))) for i in range(length)]
+    rows = [
+        function(*(_pick(a, i) if has else a for a, has in zip(arguments, carried, strict=True))) for i in range(length)
+    ]
     if length == 1:
         return pytree.tree_map(lambda t: t.unsqueeze(0), rows[0])
     return _stack(rows)

@@ -1,8 +1,8 @@
 """A latent: a positive (or otherwise constrained) quantity that is learnt together with the weights.
 
-The scale of a hierarchical prior and a learnt noise scale are latents. Each is stored *unconstrained*, as ordinary columns
-of the matrix theta, and mapped to its support by the bijection that `torch.distributions.biject_to` registers for its
-constraint. The log-Jacobian of that bijection is added here and nowhere else.
+The scale of a hierarchical prior and a learnt noise scale are latents. Each is stored *unconstrained*, as ordinary
+columns of the matrix theta, and mapped to its support by the bijection that `torch.distributions.biject_to` registers
+for its constraint. The log-Jacobian of that bijection is added here and nowhere else.
 """
 
 from __future__ import annotations

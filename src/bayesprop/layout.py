@@ -1,9 +1,9 @@
 """Names and shapes on one side, columns of the matrix theta on the other.
 
-All quantities that training may move live, unconstrained, in one row of a dense matrix theta of shape (particles, columns).
-The order of the columns is fixed: random parameters of the network first, then the latents (scales of hierarchical priors,
-a learnt noise scale), then the parameters that are point estimates. So `[:, :random]` are the network's random weights,
-`[:, :latent]` everything that has a distribution, and the rest is optimised only.
+All quantities that training may move live, unconstrained, in one row of a dense matrix theta of shape (particles,
+columns). The order of the columns is fixed: random parameters of the network first, then the latents (scales of
+hierarchical priors, a learnt noise scale), then the parameters that are point estimates. So `[:, :random]` are the
+network's random weights, `[:, :latent]` everything that has a distribution, and the rest is optimised only.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class Layout:
         for name in mine.keys() & theirs.keys():
             if mine[name] != theirs[name]:
                 (shape, kind), (their_shape, their_kind) = mine[name], theirs[name]
-                lines.append(f"{name}: {kind} {list(shape)} in the network, {their_kind} {list(their_shape)} in the file")
+                lines.append(
+                    f"{name}: {kind} {list(shape)} in the network, {their_kind} {list(their_shape)} in the file"
+                )
         if not lines and list(mine) != list(theirs):
             lines.append("the same parameters in another order")
         return sorted(lines)
@@ -131,7 +133,8 @@ class Layout:
 def match(patterns: str | Iterable[str], names: Sequence[str], *, argument: str) -> dict[str, str]:
     """Map each name to the first pattern that it matches. A pattern that matches nothing is refused.
 
-    A pattern is a parameter's full name or a shell-style wildcard such as "head.*". Names are compared case-sensitively.
+    A pattern is a parameter's full name or a shell-style wildcard such as "head.*". Names are compared
+    case-sensitively.
     """
     patterns = [patterns] if isinstance(patterns, str) else list(patterns)
     found: dict[str, str] = {}

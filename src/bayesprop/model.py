@@ -2,8 +2,9 @@
 
     log p(theta, D) = sum_i log p(y_i | f(x_i; theta)) + log p(theta)                                      (1)
 
-is the only place where the three meet. `log_joint` is on the scale of the full data: the log-likelihood of a minibatch of n
-out of N rows is multiplied by N / n, the prior is not. Everything is evaluated for all particles and all draws at once.
+is the only place where the three meet. `log_joint` is on the scale of the full data: the log-likelihood of a minibatch
+of n out of N rows is multiplied by N / n, the prior is not. Everything is evaluated for all particles and all draws at
+once.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from bayesprop import lanes, likelihoods, priors, rng
 from bayesprop.errors import BayespropError, ConfigurationError, DataError
 from bayesprop.layout import Block, Layout, match
 from bayesprop.random_weights import Estimator, Evaluation, Use, make_plan, trace
-from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from bayesprop.latents import Latent
@@ -32,8 +33,8 @@ __all__ = ["Batch", "Model"]
 class Batch:
     """Rows for every particle: inputs (particles, rows, ...) and targets (particles, rows, ...), out of `num_data`.
 
-    `index` counts the minibatches of an epoch from 0 and `count` is their number; `epoch` counts from 0 and `progress` is the
-    share of the whole training that is done. Schedules read them.
+    `index` counts the minibatches of an epoch from 0 and `count` is their number; `epoch` counts from 0 and `progress`
+    is the share of the whole training that is done. Schedules read them.
     """
 
     inputs: Any
@@ -87,7 +88,9 @@ class Model:
         try:
             self.network = copy.deepcopy(network)
         except Exception as error:
-            raise ConfigurationError(f"the network cannot be copied: {error}", write="Model(copyable_network, ...)") from error
+            raise ConfigurationError(
+                f"the network cannot be copied: {error}", write="Model(copyable_network, ...)"
+            ) from error
         self.likelihood = likelihood
         self.prior: Any = priors.Normal() if prior is None else prior
         self.output = output
@@ -140,7 +143,9 @@ class Model:
             )
         blocks: list[Block] = []
 
-        def add(name: str, shape: tuple[int, ...], kind: Any, dtype: torch.dtype, aliases: tuple[str, ...] = ()) -> None:
+        def add(
+            name: str, shape: tuple[int, ...], kind: Any, dtype: torch.dtype, aliases: tuple[str, ...] = ()
+        ) -> None:
             module = name.rpartition(".")[0] if kind != "latent" else ""
             blocks.append(Block(name, shape, blocks[-1].stop if blocks else 0, kind, dtype, module, aliases))
 
@@ -178,14 +183,17 @@ class Model:
         moved = copy.copy(self)
         moved.network = copy.deepcopy(self.network).to(device)
         moved._always_eval = [
-            there for here, there in zip(self.network.modules(), moved.network.modules(), strict=True) if here in self._always_eval
+            there
+            for here, there in zip(self.network.modules(), moved.network.modules(), strict=True)
+            if here in self._always_eval
         ]
         moved.buffers = {name: buffer.to(device) for name, buffer in self.buffers.items()}
         moved.bound_prior = priors.bind(self.prior, self.layout.of_kind("random"))
         return moved
 
     def prepare_inputs(self, inputs: Any) -> Any:
-        """Inputs on the model's device and, for numbers, in its dtype; whole numbers stay only if an embedding reads them."""
+        """Inputs on the model's device and, for numbers, in its dtype; whole numbers stay only if an embedding reads
+        them."""
         reads_indices = any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in self.network.modules())
         floating = next((p.dtype for p in self.network.parameters() if p.is_floating_point()), torch.float32)
 
@@ -225,7 +233,9 @@ class Model:
 
     def forward(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], inputs: Any) -> Tensor:
         """The output of one network. `inputs` may be a tensor, a tuple (positional) or a dict (keywords)."""
-        arguments: tuple[Any, ...] = inputs if isinstance(inputs, tuple) else () if isinstance(inputs, dict) else (inputs,)
+        arguments: tuple[Any, ...] = (
+            inputs if isinstance(inputs, tuple) else () if isinstance(inputs, dict) else (inputs,)
+        )
         keywords = inputs if isinstance(inputs, dict) else {}
         result = torch.func.functional_call(self.network, ({**weights}, {**buffers}), arguments, keywords)
         if self.output is not None:
@@ -233,13 +243,20 @@ class Model:
         if not isinstance(result, Tensor):
             raise DataError(
                 "the network must return one tensor to be compared with the targets",
-                received=f"a {type(result).__name__} of {len(result)}" if hasattr(result, "__len__") else f"a {type(result).__name__}",
+                received=f"a {type(result).__name__} of {len(result)}"
+                if hasattr(result, "__len__")
+                else f"a {type(result).__name__}",
                 write="bp.Model(network, output=lambda result: result[0], ...)",
             )
         return result
 
     def batch_log_likelihood(
-        self, weights: Mapping[str, Tensor], latents: Mapping[str, Tensor], buffers: Mapping[str, Tensor], inputs: Any, targets: Tensor
+        self,
+        weights: Mapping[str, Tensor],
+        latents: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor],
+        inputs: Any,
+        targets: Tensor,
     ) -> Tensor:
         """sum_i log p(y_i | f(x_i)) of one lane, a scalar."""
         outputs = self.forward(weights, buffers, inputs)
@@ -251,12 +268,20 @@ class Model:
         In training mode the buffers (BatchNorm's statistics) of each particle move, by the mean over its draws.
         """
         particles, draws = theta.shape[:2]
-        arguments = (self.weights(theta), self.latent_values(theta), self.spread_buffers(buffers, draws), batch.inputs, batch.targets)
+        arguments = (
+            self.weights(theta),
+            self.latent_values(theta),
+            self.spread_buffers(buffers, draws),
+            batch.inputs,
+            batch.targets,
+        )
         value = self.over_lanes(self.batch_log_likelihood, arguments, ("PS", "PS", "PS", "P", "P"), particles, draws)
         self.gather_buffers(buffers, arguments[2])
         return value
 
-    def over_lanes(self, function: Callable, arguments: Sequence[Any], tags: Sequence[str], particles: int, draws: int) -> Any:
+    def over_lanes(
+        self, function: Callable, arguments: Sequence[Any], tags: Sequence[str], particles: int, draws: int
+    ) -> Any:
         """`lanes.run` with this model's knowledge of whether its network can be batched."""
         return lanes.run(function, arguments, tags, particles=particles, draws=draws, vectorised=self.vectorised)
 
@@ -323,7 +348,9 @@ class Model:
             except Exception as error:
                 shapes = pytree.tree_map(lambda t: f"{list(t.shape)} {t.dtype}", inputs)
                 raise DataError(
-                    f"the network cannot take these inputs: {error}", received=f"inputs {shapes}", expected="what network(inputs) accepts"
+                    f"the network cannot take these inputs: {error}",
+                    received=f"inputs {shapes}",
+                    expected="what network(inputs) accepts",
                 ) from error
             self.draws_globally = not torch.equal(before, _generator_state(self.device))
             self.vectorised = self._can_vectorise(weights, inputs)

@@ -1,8 +1,8 @@
 """Noise that is a function of (seed, step, particle, stream), never of history.
 
-`Rng` knows the seeds of all particles and the number of the step. Every draw is computed from those numbers by the counter
-generator in `kernels.noise`, so that a run resumes bit for bit, noise can be drawn again in a later kernel instead of being
-stored, and a member of a population sees the noise that it would see alone.
+`Rng` knows the seeds of all particles and the number of the step. Every draw is computed from those numbers by the
+counter generator in `kernels.noise`, so that a run resumes bit for bit, noise can be drawn again in a later kernel
+instead of being stored, and a member of a population sees the noise that it would see alone.
 
 Code of others (a dropout layer in a user's network, a DataLoader that shuffles) draws from torch's global generator.
 `quarantine` lets such code run with a generator state that is ours, and puts the user's state back afterwards.

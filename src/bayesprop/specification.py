@@ -1,7 +1,8 @@
 """Frozen dataclasses to JSON and back: how priors, likelihoods and methods travel inside a file.
 
-Only classes of this library are ever built from a file, by their import path; tensors among the fields are stored next to
-the document. What JSON cannot carry (a user's own function) is written down by name, and loading asks the user for it.
+Only classes of this library are ever built from a file, by their import path; tensors among the fields are stored next
+to the document. What JSON cannot carry (a user's own function) is written down by name, and loading asks the user for
+it.
 """
 
 from __future__ import annotations

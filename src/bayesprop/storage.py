@@ -1,8 +1,8 @@
 """Files that survive: one safetensors file with a JSON header, written atomically and checked when read.
 
-A file holds tensors and one JSON document. It is written beside its final place, flushed to the disk and then renamed, so
-that a full disk or a power cut leaves the previous file as it was. Header and tensors carry a SHA-256, so that a file cut
-short or a flipped byte is an error and never a wrong posterior. Nothing is ever unpickled.
+A file holds tensors and one JSON document. It is written beside its final place, flushed to the disk and then renamed,
+so that a full disk or a power cut leaves the previous file as it was. Header and tensors carry a SHA-256, so that a
+file cut short or a flipped byte is an error and never a wrong posterior. Nothing is ever unpickled.
 """
 
 from __future__ import annotations

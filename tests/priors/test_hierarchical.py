@@ -116,7 +116,7 @@ def test_horseshoe_is_a_half_cauchy_per_weight_times_one_per_layer(blocks, draw)
 @pytest.mark.statistical
 def test_every_weight_of_a_horseshoe_has_its_own_local_scale():
     # If one local scale were drawn for all weights, the weights of a draw would be Gaussian: q99 / q50 of |w| = 3.82.
-    # The horseshoe at a fixed global scale: |w| = |half-Cauchy * half-normal|, of which scipy gives the quantiles below.
+    # The horseshoe at a fixed global scale: |w| is half-Cauchy times half-normal; its quantiles are computed below.
     blocks = lay_out({"a.weight": (500, 400)})
     bound = priors.bind(priors.Horseshoe(1.0), blocks)
     generator = torch.Generator().manual_seed(3)

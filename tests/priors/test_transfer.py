@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,12 +13,17 @@ from bayesprop.layout import Layout
 from .conftest import SHAPES, lay_out
 
 
-class DiagonalGaussian:
-    """A posterior in miniature: what `from_posterior` asks of one."""
+@dataclass
+class ModelInMiniature:
+    layout: Layout
+
+
+class PosteriorInMiniature:
+    """What `from_posterior` asks of a posterior; moments of shape (columns,), or (particles, columns)."""
 
     def __init__(self, mean: Tensor, std: Tensor) -> None:
-        self.layout = Layout(lay_out(SHAPES))
-        self._moments = self.layout.unflatten(torch.stack((mean, std)))
+        self.model = ModelInMiniature(Layout(lay_out(SHAPES)))
+        self._moments = self.model.layout.unflatten(torch.stack((mean, std)))
 
     def mean(self, name: str) -> Tensor:
         return self._moments[name][0]
@@ -29,7 +36,7 @@ def test_the_posterior_becomes_the_prior(blocks):
     generator = torch.Generator().manual_seed(1)
     mean = torch.randn(blocks[-1].stop, generator=generator)
     std = 0.1 + torch.rand(blocks[-1].stop, generator=generator)
-    posterior = DiagonalGaussian(mean, std)
+    posterior = PosteriorInMiniature(mean, std)
     mapping = priors.from_posterior(posterior)
     assert list(mapping) == list(SHAPES)
     bound = priors.bind(mapping, blocks)
@@ -49,8 +56,16 @@ def test_a_posterior_without_spread_is_refused(blocks):
     std = torch.ones(blocks[-1].stop)
     std[blocks[2].start] = 0.0
     with pytest.raises(ConfigurationError, match=r"2\.weight has no spread") as caught:
-        priors.from_posterior(DiagonalGaussian(torch.zeros_like(std), std))
+        priors.from_posterior(PosteriorInMiniature(torch.zeros_like(std), std))
     assert "write: priors.pretrained(network, scale=0.1)" in str(caught.value)
+
+
+def test_a_population_of_posteriors_is_refused(blocks):
+    moments = torch.ones(3, blocks[-1].stop)
+    with pytest.raises(ConfigurationError, match="needs one posterior, not a population") as caught:
+        priors.from_posterior(PosteriorInMiniature(moments, moments))
+    assert "received: a mean of shape [3, 4, 3] for 0.weight, which has shape [4, 3]" in str(caught.value)
+    assert "write: priors.from_posterior(posterior.member(0))" in str(caught.value)
 
 
 def test_a_pretrained_network_becomes_a_prior_and_is_copied():

@@ -1,4 +1,4 @@
-"""A bench: one network with a Gaussian over its weights, evaluated with noise that is a function of (seed, draw, step)."""
+"""A bench: one network with a Gaussian over its weights, and noise that is a function of (seed, draw, step)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+
 from bayesprop import random_weights as rw
 from bayesprop.kernels import noise
 from bayesprop.rng import Stream
-from torch import Tensor, nn
 
 
 class Bench:
-    """Means are the network's own parameters (tied ones once), scales lie between 0.1 and 0.3, everything in float64."""
+    """Means are the network's own parameters (tied ones once), scales lie between 0.1 and 0.3, all in float64."""
 
     def __init__(
         self,
@@ -53,7 +54,11 @@ class Bench:
         return found
 
     def __call__(
-        self, means: dict[str, Tensor], scales: dict[str, Tensor], key: Tensor | None = None, inputs: Tensor | None = None
+        self,
+        means: dict[str, Tensor],
+        scales: dict[str, Tensor],
+        key: Tensor | None = None,
+        inputs: Tensor | None = None,
     ) -> Tensor:
         """The output of one forward pass."""
         key = torch.tensor([5, 0]) if key is None else key

@@ -1,8 +1,8 @@
 """Two ways in which mean-field inference fails quietly, looked for after every fit.
 
 *Collapse*: a layer's posterior is its prior; the data never spoke through it. The KL of its weights is then about zero.
-*The linear optimum*: a network that does no better than a linear model on the same inputs. On two moons most starts of a
-small network end there; their ELBO is far below that of the good optimum, so several starts find out.
+*The linear optimum*: a network that does no better than a linear model on the same inputs. On two moons most starts of
+a small network end there; their ELBO is far below that of the good optimum, so several starts find out.
 """
 
 from __future__ import annotations
@@ -45,52 +45,16 @@ def collapsed_layers(posterior: Posterior) -> list[str]:
         elif prior_std is not None and bool(torch.isfinite(prior_std[columns]).all()):
             # No closed form: the same statement by moments, |mean| and |log ratio of deviations| both small.
             ratio = (std[:, columns] / prior_std[columns]).log().abs().mean()
-            collapsed = float(ratio) < 0.2 and float((mean[:, columns] / prior_std[columns]).square().mean()) < 2 * COLLAPSED
+            collapsed = (
+                float(ratio) < 0.2 and float((mean[:, columns] / prior_std[columns]).square().mean()) < 2 * COLLAPSED
+            )
         else:
             collapsed = False
         if collapsed:
-            found.append(block.name)
-    return found
-
-
-def linear_log_likelihood(model: Model, inputs: Tensor, targets: Tensor) -> float:
-    """Mean log-likelihood of the best linear model (slightly regularised) with this likelihood, by L-BFGS."""
-    flat = inputs.reshape(len(inputs), -1).double()
-    flat = (flat - flat.mean(0)) / flat.std(0).clamp_min(1e-8)
-    with torch.no_grad():
-        theta = torch.zeros(1, 1, model.layout.size, dtype=model.dtype, device=model.device)
-        width = model.outputs(theta, model.initial_buffers(1), inputs[:2])[0, 0].shape[1:]
-    outputs = math.prod(width)
-    weights = torch.zeros(flat.shape[1] + 1, outputs, dtype=torch.float64, device=flat.device, requires_grad=True)
-    latents = [latent for latent in model.likelihood.latents]
-    columns = [torch.full((l.size,), l.initial_column(), dtype=torch.float64, device=flat.device, requires_grad=True) for l in latents]
-    optimizer = torch.optim.LBFGS([weights, *columns], max_iter=100, line_search_fn="strong_wolfe")
-
-    def value() -> Tensor:
-        out = (flat @ weights[:-1] + weights[-1]).reshape(len(flat), *width)
-        named = {latent.name: latent.constrain(c) for latent, c in zip(latents, columns, strict=True)}
-        return model.likelihood.log_prob(out, targets, named).mean()
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = -value() + 1e-4 * weights[:-1].square().sum()
-        loss.backward()
-        return loss
-
-    with torch.enable_grad():
-        optimizer.step(closure)
-    with torch.no_grad():
-        return float(value())
-
-
-def examine(posterior: Posterior, data: Data | None) -> list[str]:
-    """Warnings about this fit, in words that say what to try. `data` are in the model's own scale; None skips the second look."""
-    messages = []
-    collapsed = collapsed_layers(posterior)
-    if collapsed:
         messages.append(
-            f"{', '.join(collapsed)}: the posterior has collapsed to the prior, the data do not speak through these weights. "
-            "Train longer, start narrower (initial_scale=0.01), use a narrower prior, or starts=8 to compare several starts."
+            f"{', '.join(collapsed)}: the posterior has collapsed to the prior, the data do not speak through these "
+            "weights. Train longer, start narrower (initial_scale=0.01), use a narrower prior, or starts=8 to compare "
+            "several starts."
         )
     model = posterior.model
     if data is None or not isinstance(data.inputs, Tensor) or not data.inputs.is_floating_point():
@@ -103,8 +67,8 @@ def examine(posterior: Posterior, data: Data | None) -> list[str]:
     linear = linear_log_likelihood(model, inputs, targets)
     if math.isfinite(linear) and reached < linear + 0.01 * abs(linear):
         messages.append(
-            f"the network explains the training data no better than a linear model does (mean log-likelihood {reached:.4f} "
-            f"against {linear:.4f}). If the data are not linear, this fit sits in a poor optimum: try starts=8, more epochs "
-            "or a smaller initial_scale."
+            "the network explains the training data no better than a linear model does (mean log-likelihood "
+            f"{reached:.4f} against {linear:.4f}). If the data are not linear, this fit sits in a poor optimum: try "
+            "starts=8, more epochs or a smaller initial_scale."
         )
     return messages

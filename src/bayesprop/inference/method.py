@@ -1,9 +1,9 @@
 """The contract of a method: how beliefs change with data.
 
-A method is a frozen dataclass of hyper-parameters with three functions. `init` makes a state: tensors with a leading particle
-axis. `update` takes one step and consumes the state it is given (its tensors may be overwritten); it never waits for the
-device, so that a step can be captured. `posterior` turns a state into beliefs. State holds what the next step needs,
-`Info` what a person wants to see.
+A method is a frozen dataclass of hyper-parameters with three functions. `init` makes a state: tensors with a leading
+particle axis. `update` takes one step and consumes the state it is given (its tensors may be overwritten); it never
+waits for the device, so that a step can be captured. `posterior` turns a state into beliefs. State holds what the next
+step needs, `Info` what a person wants to see.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ State = TypeVar("State")
 
 @dataclasses.dataclass(frozen=True)
 class Info:
-    """What one step saw. `log_likelihood` is that of the full data as this minibatch estimates it, one number a particle."""
+    """What one step saw. `log_likelihood` is that of the full data as this minibatch estimates it, one number a
+    particle."""
 
     log_likelihood: Tensor
     gradient_norm: Tensor | None = None
@@ -75,6 +76,8 @@ def load_tensors(state: Any, tensors: Mapping[str, Tensor], *, source: str) -> N
     for name, tensor in mine.items():
         if tensor.shape != tensors[name].shape:
             raise CheckpointError(
-                f"{source}: {name} has another shape", received=f"{list(tensors[name].shape)}", expected=f"{list(tensor.shape)}"
+                f"{source}: {name} has another shape",
+                received=f"{list(tensors[name].shape)}",
+                expected=f"{list(tensor.shape)}",
             )
         tensor.copy_(tensors[name])

@@ -4,7 +4,8 @@
     Adam    m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2;
             x <- (1 - r d) x - r (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + e)                                    (2)
 
-with rate r and decoupled weight decay d (AdamW). `Torch` wraps any class of `torch.optim`. Rates may differ between particles.
+with rate r and decoupled weight decay d (AdamW). `Torch` wraps any class of `torch.optim`. Rates may differ between
+particles.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ Rate = float | Tensor
 
 
 class ColumnOptimizer(Protocol):
-    """`init` makes the moments for named matrices; `step` moves them. `decayed` names the matrices that weight decay shrinks."""
+    """`init` makes the moments for named matrices; `step` moves them. `decayed` names the matrices that weight decay
+    shrinks."""
 
     def init(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
 
     def step(
-        self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], state: dict[str, Tensor], rates: Mapping[str, Rate], step: int
+        self,
+        parameters: Mapping[str, Tensor],
+        gradients: Mapping[str, Tensor],
+        state: dict[str, Tensor],
+        rates: Mapping[str, Rate],
+        step: int,
     ) -> None: ...
 
 
@@ -45,7 +52,9 @@ class SGD:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.momentum < 1.0:
-            raise ConfigurationError("SGD: momentum must lie in [0, 1)", received=f"{self.momentum}", write="SGD(momentum=0.9)")
+            raise ConfigurationError(
+                "SGD: momentum must lie in [0, 1)", received=f"{self.momentum}", write="SGD(momentum=0.9)"
+            )
 
     def init(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {f"{n}.velocity": torch.zeros_like(p) for n, p in parameters.items()} if self.momentum else {}
@@ -60,7 +69,8 @@ class SGD:
 
 @dataclass(frozen=True)
 class Adam:
-    """Equation (2). The decay shrinks the means only; shrinking rho would be a statement about the posterior's width."""
+    """Equation (2). The decay shrinks the means only; shrinking rho would be a statement about the posterior's
+    width."""
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -68,10 +78,13 @@ class Adam:
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (0.0 <= self.beta1 < 1.0 and 0.0 <= self.beta2 < 1.0 and self.epsilon > 0.0 and self.weight_decay >= 0.0):
+        if not (
+            0.0 <= self.beta1 < 1.0 and 0.0 <= self.beta2 < 1.0 and self.epsilon > 0.0 and self.weight_decay >= 0.0
+        ):
             raise ConfigurationError(
                 "Adam: betas lie in [0, 1), epsilon is positive, weight_decay is not negative",
-                received=f"{self}", write="Adam(beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0)",
+                received=f"{self}",
+                write="Adam(beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0)",
             )
 
     def init(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -100,8 +113,8 @@ class Adam:
 class Torch:
     """Any class of `torch.optim`, e.g. `Torch(torch.optim.RMSprop, {"alpha": 0.9})`.
 
-    The optimiser object lives beside the state; its tensors are part of the state and travel in checkpoints. Classes that
-    evaluate the loss themselves (LBFGS) cannot take part in a step that is given its gradient.
+    The optimiser object lives beside the state; its tensors are part of the state and travel in checkpoints. Classes
+    that evaluate the loss themselves (LBFGS) cannot take part in a step that is given its gradient.
     """
 
     cls: type[torch.optim.Optimizer]
@@ -109,12 +122,14 @@ class Torch:
 
     def __post_init__(self) -> None:
         if self.cls is torch.optim.LBFGS:
-            raise ConfigurationError("LBFGS evaluates the loss itself", write="optimizer=torch.optim.RMSprop  # or Adam, SGD, NAdam, ...")
+            raise ConfigurationError(
+                "LBFGS evaluates the loss itself", write="optimizer=torch.optim.RMSprop  # or Adam, SGD, NAdam, ..."
+            )
 
     def init(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors that this class keeps, found by one step of zero gradient and zero rate on copies."""
         copies = {n: p.detach().clone() for n, p in parameters.items()}
-        optimizer = self._make(copies, {n: 0.0 for n in copies})
+        optimizer = self._make(copies, dict.fromkeys(copies, 0.0))
         for copy in copies.values():
             copy.grad = torch.zeros_like(copy)
         optimizer.step()
@@ -131,7 +146,8 @@ class Torch:
             rate = rates[name]
             if isinstance(rate, Tensor):
                 raise ConfigurationError(
-                    f"{self.cls.__name__} takes one learning rate for all particles", received=f"{rate.numel()} rates",
+                    f"{self.cls.__name__} takes one learning rate for all particles",
+                    received=f"{rate.numel()} rates",
                     write="optimizer=Adam()  # its rates may differ between particles",
                 )
             groups.append({"params": [parameter], "lr": rate})
@@ -143,7 +159,9 @@ class Torch:
             parameter.grad = gradients[name]
             if step > 0:
                 prefix = f"{name}."
-                optimizer.state[parameter] = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+                optimizer.state[parameter] = {
+                    k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)
+                }
         optimizer.step()
         for name, parameter in parameters.items():
             parameter.grad = None
@@ -157,7 +175,9 @@ def as_optimizer(choice: str | ColumnOptimizer | type[torch.optim.Optimizer] | C
     named = {"adam": Adam(), "adamw": Adam(weight_decay=0.01), "sgd": SGD(), "momentum": SGD(momentum=0.9)}
     if isinstance(choice, str):
         if choice not in named:
-            raise ConfigurationError(f"no optimiser is called {choice!r}", expected=", ".join(named), write='optimizer="adam"')
+            raise ConfigurationError(
+                f"no optimiser is called {choice!r}", expected=", ".join(named), write='optimizer="adam"'
+            )
         return named[choice]
     if isinstance(choice, type) and issubclass(choice, torch.optim.Optimizer):
         return Torch(choice)
@@ -165,5 +185,6 @@ def as_optimizer(choice: str | ColumnOptimizer | type[torch.optim.Optimizer] | C
         return choice  # type: ignore[return-value]
     raise ConfigurationError(
         "optimizer must be a name, an optimiser of this library or a class of torch.optim",
-        received=repr(choice), write='optimizer="adam"  # or SGD(momentum=0.9), torch.optim.RMSprop',
+        received=repr(choice),
+        write='optimizer="adam"  # or SGD(momentum=0.9), torch.optim.RMSprop',
     )

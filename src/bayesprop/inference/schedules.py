@@ -40,7 +40,11 @@ class Steps:
 
     def __post_init__(self) -> None:
         if not all(0.0 < share < 1.0 for share in self.at) or self.factor <= 0.0:
-            raise ConfigurationError("Steps: shares of the training lie in (0, 1)", received=f"{self}", write="Steps(at=(0.5, 0.75), factor=0.1)")
+            raise ConfigurationError(
+                "Steps: shares of the training lie in (0, 1)",
+                received=f"{self}",
+                write="Steps(at=(0.5, 0.75), factor=0.1)",
+            )
 
     def __call__(self, progress: float) -> float:
         return self.factor ** sum(progress >= share for share in self.at)

@@ -1,9 +1,9 @@
 """Where training starts: means at the scale of the fan-in, drawn from the particle's own seed.
 
-Every default start of mean-field inference that sets means to zero, or to the prior's own draw, fails for networks: either all
-units of a layer stay equal or the outputs explode. A weight matrix starts at N(0, gain^2 / fan_in) instead (He et al. 2015
-for layers that feed a rectifier). The draw depends on the seed of the particle only, so that a member of a population
-starts where it would start alone.
+Every default start of mean-field inference that sets means to zero, or to the prior's own draw, fails for networks:
+either all units of a layer stay equal or the outputs explode. A weight matrix starts at N(0, gain^2 / fan_in) instead
+(He et al. 2015 for layers that feed a rectifier). The draw depends on the seed of the particle only, so that a member
+of a population starts where it would start alone.
 """
 
 from __future__ import annotations
@@ -54,10 +54,16 @@ def starting_means(model: Model, rng: Rng, start: Start = "fan_in") -> Tensor:
     noise = rng.normal(layout.size, Stream.INITIAL, dtype=model.dtype)[:, 0]
     theta = torch.empty_like(noise)
     initial = {latent.name: latent.initial_column() for latent in model.latents}
-    if not (start in ("fan_in", "network") or isinstance(start, float | int) or (isinstance(start, tuple) and len(start) == 2)):
+    if not (
+        start in ("fan_in", "network")
+        or isinstance(start, float | int)
+        or (isinstance(start, tuple) and len(start) == 2)
+    ):
         raise ConfigurationError(
-            "initial_mean says where the means start", received=repr(start),
-            expected='"fan_in", "network", a standard deviation or a pair (low, high)', write='initial_mean="fan_in"',
+            "initial_mean says where the means start",
+            received=repr(start),
+            expected='"fan_in", "network", a standard deviation or a pair (low, high)',
+            write='initial_mean="fan_in"',
         )
     for block in layout.blocks:
         columns = block.columns

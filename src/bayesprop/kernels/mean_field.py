@@ -1,7 +1,8 @@
 """The two passes over the columns that carry the Bayesian part of any network, as native code for the CPU.
 
     sample:  w = mean + softplus(rho) * eps                                                                     (1)
-    update:  draw the same eps again from its counter, add the prior's and the entropy's gradient to dL/dw, take Adam's step (2)
+    update:  draw the same eps again from its counter, add the prior's and the entropy's gradient to dL/dw, take Adam's
+    step (2)
 
 Nothing is stored between the two but the weights. The definition of (2) is the plain path of Bayes by Backprop
 (`inference.variational.gradients` and `inference.optimizers.Adam`); tests hold the two together, element by element.
@@ -68,13 +69,23 @@ def sample(mean: Tensor, rho: Tensor, keys: Tensor, step: int, stream: int, colu
 
 
 def adam_update(
-    tensors: Sequence[Tensor], keys: Tensor, step: int, stream: int, columns: int, *, family: str, parameters: Sequence[float],
-    closed_form: bool, adam: Sequence[Sequence[float]], likelihood_weight: float, kl_weights: Sequence[float],
+    tensors: Sequence[Tensor],
+    keys: Tensor,
+    step: int,
+    stream: int,
+    columns: int,
+    *,
+    family: str,
+    parameters: Sequence[float],
+    closed_form: bool,
+    adam: Sequence[Sequence[float]],
+    likelihood_weight: float,
+    kl_weights: Sequence[float],
 ) -> None:
     """Equation (2), in place, for the first `columns` columns.
 
-    `tensors`: mean, rho, first and second moment of the mean, first and second moment of rho, dL/dw; each (particles, ...).
-    `adam`: for each particle the eight numbers that native.cpp lists.
+    `tensors`: mean, rho, first and second moment of the mean, first and second moment of rho, dL/dw; each (particles,
+    ...). `adam`: for each particle the eight numbers that native.cpp lists.
     """
     handle = native.library().handle
     assert handle is not None, "the caller asks explain() first"

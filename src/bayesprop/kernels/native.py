@@ -56,7 +56,10 @@ def _build(compiler: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         item, shared = Path(folder) / "native.o", Path(folder) / "native.so"
-        for command in ([compiler, *COMPILE, str(SOURCE), "-o", str(item)], [compiler, "-shared", str(item), "-lm", "-o", str(shared)]):
+        for command in (
+            [compiler, *COMPILE, str(SOURCE), "-o", str(item)],
+            [compiler, "-shared", str(item), "-lm", "-o", str(shared)],
+        ):
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
         os.replace(shared, target)
 
@@ -67,7 +70,9 @@ def library() -> Library:
     compiler = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
     if compiler is None:
         return Library(None, "no C++ compiler (g++, c++ or clang++) is on the PATH")
-    name = hashlib.sha256(SOURCE.read_bytes() + " ".join((compiler, *COMPILE)).encode() + _cpu().encode()).hexdigest()[:16]
+    name = hashlib.sha256(SOURCE.read_bytes() + " ".join((compiler, *COMPILE)).encode() + _cpu().encode()).hexdigest()[
+        :16
+    ]
     try:
         target = _cache() / f"{name}.so"
         if not target.exists():
@@ -93,7 +98,8 @@ def _pool(workers: int) -> ThreadPoolExecutor:
 
 
 def run_split(function, begin: int, end: int) -> None:
-    """Call function(begin, end) over column ranges, on as many threads as torch uses; ranges start at multiples of 4."""
+    """Call function(begin, end) over column ranges, on as many threads as torch uses; ranges start at multiples of
+    4."""
     workers = min(torch.get_num_threads(), max(1, (end - begin) // SPLIT))
     if workers == 1:
         function(begin, end)

@@ -5,8 +5,9 @@ Element i of the noise of a key (seed, draw) at (step, stream) is
     (x0, x1, x2, x3) = Philox(counter = (i // 4, draw, step, stream), key = seed)                          (1)
     u = (x + 1/2) / 2^32,   r = sqrt(-2 log u0),   z0 = r cos(2 pi u1),   z1 = r sin(2 pi u1)              (2)
 
-and likewise (z2, z3) from (x2, x3). So a number depends on what it is for and on nothing else: not on how many were drawn
-before, on how many are drawn with it, or on the machine (bodies differ by float rounding only; the bits (1) are identical).
+and likewise (z2, z3) from (x2, x3). So a number depends on what it is for and on nothing else: not on how many were
+drawn before, on how many are drawn with it, or on the machine (bodies differ by float rounding only; the bits (1) are
+identical).
 
 The definition below is plain torch, runs on every device and under vmap; on the CPU the native body does the same work
 about forty times faster.

@@ -7,23 +7,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bayesprop.errors import DataError
 
-__all__ = ["class_probabilities", "floats", "integers", "paired"]
+__all__ = ["as_tensor", "class_probabilities", "floats", "integers", "paired"]
+
+
+def as_tensor(values: Any) -> Tensor:
+    """A tensor without history, where the values are and in their own dtype; Python's floats are float64."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    return torch.from_numpy(np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values))
 
 
 def floats(values: Any) -> Tensor:
-    """A float64 tensor without history, where the values are."""
-    return torch.as_tensor(values).detach().double()
+    """The same as float64."""
+    return as_tensor(values).double()
 
 
 def integers(labels: Any, name: str) -> Tensor:
     """Labels as int64; text and fractions are refused."""
     try:
-        tensor = torch.as_tensor(labels).detach()
+        tensor = as_tensor(labels)
     except (TypeError, ValueError) as error:
         raise DataError(
             f"{name} must be class indices",
@@ -56,7 +64,7 @@ def paired(first: Any, second: Any, names: tuple[str, str]) -> tuple[Tensor, Ten
 
 def class_probabilities(probabilities: Any, labels: Any) -> tuple[Tensor, Tensor]:
     """Probabilities (rows, K), in their own dtype, and labels (rows,); pixels of (n, K, ...) become rows."""
-    given, truth = torch.as_tensor(probabilities).detach(), integers(labels, "labels")
+    given, truth = as_tensor(probabilities), integers(labels, "labels")
     truth = truth.to(given.device)
     if given.dim() < 2:
         raise DataError(

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from bayesprop.errors import DataError
-from bayesprop.metrics.arrays import class_probabilities, integers
+from bayesprop.metrics.arrays import as_tensor, class_probabilities, integers
 
 __all__ = ["accuracy", "brier", "error", "negative_log_likelihood"]
 
@@ -28,7 +28,7 @@ def accuracy(predictions: Any, labels: Any) -> float:
     >>> accuracy([0, 1, 1, 2], [0, 1, 2, 2])
     0.75
     """
-    tensor = torch.as_tensor(predictions)
+    tensor = as_tensor(predictions)
     if tensor.is_floating_point():
         probabilities, truth = class_probabilities(tensor, labels)
         return (probabilities.argmax(1) == truth).double().mean().item()

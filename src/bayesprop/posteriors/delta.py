@@ -20,7 +20,9 @@ class Delta(Posterior):
 
     capabilities: ClassVar[frozenset[str]] = frozenset({"weights", "moments"})
 
-    def __init__(self, model: Model, location: Tensor, buffers: Mapping[str, Tensor], context: Context | None = None) -> None:
+    def __init__(
+        self, model: Model, location: Tensor, buffers: Mapping[str, Tensor], context: Context | None = None
+    ) -> None:
         super().__init__(model, buffers, context)
         self.location = location
 
@@ -28,7 +30,9 @@ class Delta(Posterior):
         return {"location": self.location}
 
     @classmethod
-    def from_tensors(cls, model: Model, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor], context: Context) -> Delta:
+    def from_tensors(
+        cls, model: Model, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor], context: Context
+    ) -> Delta:
         return cls(model, tensors["location"], buffers, context)
 
     def draw(self, rng: Rng, draws: int, first: int = 0) -> Tensor:

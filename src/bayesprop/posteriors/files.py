@@ -1,8 +1,8 @@
 """Posteriors on disk: one safetensors file with everything but the network's code.
 
-It carries the posterior's tensors, buffers, prior, likelihood, method, N, scaling, labels, seed and history. Parameters that
-were fixed during training are not stored (they may be a large pre-trained trunk); their checksum is, and loading into a
-network whose fixed parameters differ is refused.
+It carries the posterior's tensors, buffers, prior, likelihood, method, N, scaling, labels, seed and history.
+Parameters that were fixed during training are not stored (they may be a large pre-trained trunk); their checksum is,
+and loading into a network whose fixed parameters differ is refused.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ def load(
     document, tensors = storage.read(path)
     if document.get("kind") != "posterior":
         raise CheckpointError(
-            f"{path} holds no posterior", received=f"a file of kind {document.get('kind')!r}",
-            expected="what posterior.save(path) writes", write=f'bp.fit(model, data, checkpoint="{path}", resume=True)',
+            f"{path} holds no posterior",
+            received=f"a file of kind {document.get('kind')!r}",
+            expected="what posterior.save(path) writes",
+            write=f'bp.fit(model, data, checkpoint="{path}", resume=True)',
         )
 
     def rebuild(name: str, given: Any = None) -> Any:
@@ -83,21 +85,30 @@ def load(
     built_prior: priors.Prior | dict[str, priors.Prior] = rebuild("prior", prior)
     try:
         model = Model(
-            network, likelihood=rebuild("likelihood", likelihood), prior=built_prior, random=rebuild("random"),
-            fixed=rebuild("fixed_patterns"), output=rebuild("output", output),
+            network,
+            likelihood=rebuild("likelihood", likelihood),
+            prior=built_prior,
+            random=rebuild("random"),
+            fixed=rebuild("fixed_patterns"),
+            output=rebuild("output", output),
         )
     except ValueError as error:
-        raise CheckpointError(f"{path} does not fit this network: {error}", expected="the network that was trained") from error
+        raise CheckpointError(
+            f"{path} does not fit this network: {error}", expected="the network that was trained"
+        ) from error
     differences = model.layout.differences(document["layout"])
     if differences:
         raise CheckpointError(
-            f"{path} does not fit this network", received="; ".join(differences[:8]), expected="the network that was trained"
+            f"{path} does not fit this network",
+            received="; ".join(differences[:8]),
+            expected="the network that was trained",
         )
     if document["fixed"] != {"names": list(model.fixed_names), "sha256": _fixed_checksum(model)}:
         raise CheckpointError(
             f"{path} was trained around other fixed parameters",
             received=f"values of {', '.join(model.fixed_names) or 'none'} that differ from those in training",
-            expected="the network with the same fixed weights loaded", write="network.load_state_dict(pretrained); bp.load(path, network=network)",
+            expected="the network with the same fixed weights loaded",
+            write="network.load_state_dict(pretrained); bp.load(path, network=network)",
         )
     device = model.device
 
@@ -107,8 +118,12 @@ def load(
     scaling = rebuild("scaling")
     classes = rebuild("classes")
     context = Context(
-        document["num_data"], scaling.to(device) if scaling is not None else None, list(classes) if classes is not None else None,
-        document["seed"], _method(document["method"], tensors), document["history"],
+        document["num_data"],
+        scaling.to(device) if scaling is not None else None,
+        list(classes) if classes is not None else None,
+        document["seed"],
+        _method(document["method"], tensors),
+        document["history"],
     )
     cls = posterior_classes()[document["class"]]
     return cls.from_tensors(model, part("posterior."), part("buffer."), context)

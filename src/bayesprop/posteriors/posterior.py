@@ -1,8 +1,8 @@
 """What beliefs are after the data: something to draw functions from, plus declared capabilities.
 
-Every method ends in a `Posterior` and every consumer starts from one. A subclass says which tensors it holds and how to draw
-rows of theta; predicting, saving and moments by name are the same for all of them and live here. A capability that is
-missing is refused by `needs`, which names the posteriors that have it.
+Every method ends in a `Posterior` and every consumer starts from one. A subclass says which tensors it holds and how
+to draw rows of theta; predicting, saving and moments by name are the same for all of them and live here. A capability
+that is missing is refused by `needs`, which names the posteriors that have it.
 """
 
 from __future__ import annotations
@@ -59,18 +59,22 @@ class Posterior(ABC):
 
     @classmethod
     @abstractmethod
-    def from_tensors(cls, model: Model, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor], context: Context) -> Posterior:
+    def from_tensors(
+        cls, model: Model, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor], context: Context
+    ) -> Posterior:
         """The inverse of `tensors`."""
 
     @abstractmethod
     def draw(self, rng: Rng, draws: int, first: int = 0) -> Tensor:
-        """Rows of theta, (particles, draws, columns): draw number `first` + s is the same number whatever `draws` is."""
+        """Rows of theta, (particles, draws, columns): draw number `first` + s is the same number whatever `draws`
+        is."""
 
     @property
     def particles(self) -> int:
         return next(iter(self.tensors().values())).shape[0]
 
-    # -- capabilities ---------------------------------------------------------------------------------------------------
+    # -- capabilities
+    # ---------------------------------------------------------------------------------------------------
 
     def needs(self, capability: str, purpose: str) -> None:
         """Refuse `purpose` if this posterior lacks the capability."""
@@ -78,11 +82,13 @@ class Posterior(ABC):
             able = sorted(c.__name__ for c in _family(Posterior) if capability in c.capabilities)
             raise CapabilityError(
                 f"{purpose} needs {capability}, which a {type(self).__name__} posterior does not have",
-                received=f"capabilities {sorted(self.capabilities)}", expected=f"one of {', '.join(able)}",
+                received=f"capabilities {sorted(self.capabilities)}",
+                expected=f"one of {', '.join(able)}",
             )
 
     def mean(self, name: str | None = None) -> Tensor:
-        """Posterior mean of a parameter by name (a scale of a prior by its own name), or the matrix (particles, columns)."""
+        """Posterior mean of a parameter by name (a scale of a prior by its own name), or the matrix (particles,
+        columns)."""
         return self._moment(0, name)
 
     def std(self, name: str | None = None) -> Tensor:
@@ -113,7 +119,8 @@ class Posterior(ABC):
         found = found.reshape(-1, *block.shape)
         return found[0] if self.particles == 1 else found
 
-    # -- draws, by name and as functions --------------------------------------------------------------------------------
+    # -- draws, by name and as functions
+    # --------------------------------------------------------------------------------
 
     def rng(self, seed: int) -> Rng:
         """Noise for predictions: one stream for each particle, apart from all training noise."""
@@ -133,20 +140,28 @@ class Posterior(ABC):
         Outputs are computed in pieces over rows and draws, when they are asked for; the same seed gives the same draws.
         """
         if draws < 1:
-            raise ConfigurationError("predict: draws must be at least 1", received=f"{draws}", write="posterior.predict(x, draws=100)")
+            raise ConfigurationError(
+                "predict: draws must be at least 1", received=f"{draws}", write="posterior.predict(x, draws=100)"
+            )
         raw = data_room.as_inputs(inputs)
         scaling = self.context.scaling
         ready = self.model.prepare_inputs(scaling.scale_inputs(raw) if scaling is not None and original_scale else raw)
         each = -(-draws // self.particles)
         length = pytree.tree_leaves(ready)[0].shape[0]
         return Prediction(
-            lambda: self._outputs(ready, length, each, seed), self.model.likelihood,
-            scaling=scaling if original_scale else None, classes=self.context.classes, seed=seed,
-            inputs_length=length, draws=each * self.particles,
+            lambda: self._outputs(ready, length, each, seed),
+            self.model.likelihood,
+            scaling=scaling if original_scale else None,
+            classes=self.context.classes,
+            seed=seed,
+            inputs_length=length,
+            draws=each * self.particles,
         )
 
     @torch.no_grad()
-    def _outputs(self, inputs: Any, length: int, draws: int, seed: int) -> Iterator[tuple[slice, Tensor, dict[str, Tensor]]]:
+    def _outputs(
+        self, inputs: Any, length: int, draws: int, seed: int
+    ) -> Iterator[tuple[slice, Tensor, dict[str, Tensor]]]:
         """Chunks of rows: (rows, outputs (particles * draws, rows, ...), latents), for all draws at once."""
         model, rng = self.model, self.rng(seed)
         model.set_mode(False)
@@ -173,7 +188,8 @@ class Posterior(ABC):
         return Delta(self.model, self.moments()[0], self.buffers, copy.copy(self.context))
 
     def mean_network(self, particle: int = 0) -> nn.Module:
-        """A copy of the user's network with the posterior means as weights: an ordinary module, to export or to compile."""
+        """A copy of the user's network with the posterior means as weights: an ordinary module, to export or to
+        compile."""
         self.needs("moments", "mean_network()")
         return self.network_with(self.moments()[0][particle], particle)
 
@@ -221,4 +237,3 @@ def _family(cls: type[Posterior]) -> Iterator[type[Posterior]]:
     for child in cls.__subclasses__():
         yield child
         yield from _family(child)
-

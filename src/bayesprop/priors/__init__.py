@@ -5,6 +5,8 @@
     priors.Normal(scale=priors.HalfCauchy(1.0, shared="layer"))     a scale that is learnt
     priors.Horseshoe(global_scale=0.1)                              a scale for every weight
     priors.from_posterior(posterior), priors.pretrained(network)    what is known already
+
+`bind` turns what was written into a `BoundPrior` over the columns of a layout.
 """
 
 from bayesprop.distributions.elementwise import Family

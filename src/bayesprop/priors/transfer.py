@@ -16,11 +16,16 @@ from bayesprop.priors.prior import Prior
 __all__ = ["Moments", "from_posterior", "pretrained"]
 
 
+class _HasLayout(Protocol):
+    @property
+    def layout(self) -> Layout: ...
+
+
 class Moments(Protocol):
     """A posterior that knows mean and standard deviation of each random parameter, in the parameter's shape."""
 
     @property
-    def layout(self) -> Layout: ...
+    def model(self) -> _HasLayout: ...
     def mean(self, name: str) -> Tensor: ...
     def std(self, name: str) -> Tensor: ...
 
@@ -33,8 +38,15 @@ def from_posterior(posterior: Moments) -> Mapping[str, Prior]:
     and with them the scales of a hierarchical prior: what is carried over are the moments of the weights themselves.
     """
     found: dict[str, Prior] = {}
-    for block in posterior.layout.of_kind("random"):
+    for block in posterior.model.layout.of_kind("random"):
         mean, std = posterior.mean(block.name), posterior.std(block.name)
+        if tuple(mean.shape) != block.shape:
+            raise ConfigurationError(
+                "from_posterior needs one posterior, not a population",
+                received=f"a mean of shape {list(mean.shape)} for {block.name}, which has shape {list(block.shape)}",
+                expected="a posterior with one particle",
+                write="priors.from_posterior(posterior.member(0))",
+            )
         if not bool((std > 0).all()):
             raise ConfigurationError(
                 f"from_posterior: {block.name} has no spread, so it cannot be the prior of anything",

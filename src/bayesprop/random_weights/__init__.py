@@ -1,8 +1,10 @@
 """Weights that are distributions, given to any network in the place of its parameters.
 
-    uses = trace(call, weights)                                         # once per model and mode: who uses which weight
+A network is looked at once per mode, and gets new weights for every forward pass:
+
+    uses = trace(call, weights)                                         # who uses which weight
     plan = make_plan(estimator, uses)                                   # how each is evaluated, and why
-    weights = randomize(plan, estimator, means, scales, noises, source) # every forward pass
+    weights = randomize(plan, estimator, means, scales, noises, source) # of one forward pass
     torch.func.functional_call(network, weights, inputs)
 """
 

@@ -79,8 +79,9 @@ class NoiseSource:
     def normal(self, shape: Sequence[int], dtype: torch.dtype, request: int | None = None) -> Tensor:
         """Standard normal noise; the next request if none is named."""
         number = self.reserve() if request is None else request
-        flat = counter.normal(self.key, self.step, int(Stream.ACTIVATION) + number, math.prod(shape))
-        return flat.reshape(*flat.shape[:-1], *shape).to(dtype)
+        count = math.prod(shape)
+        drawn = counter.normal(self.key, self.step, int(Stream.ACTIVATION) + number, max(count, 1))
+        return drawn[:count].reshape(*shape).to(dtype)
 
     def signs(self, shape: Sequence[int], dtype: torch.dtype, request: int | None = None) -> Tensor:
         """Independent fair signs, +1 or -1: those of `normal`."""

@@ -1,8 +1,8 @@
 """Everything that a training needs to go on as if nothing had happened, in one file.
 
-The file holds the state with the optimiser's moments, the place (epoch, batch, step), the sums of the epoch in flight, the best
-state for early stopping, the history, and a description of the run. Resuming a run with another description is refused: it
-would be neither the old run nor a new one.
+The file holds the state with the optimiser's moments, the place (epoch, batch, step), the sums of the epoch in flight,
+the best state for early stopping, the history, and a description of the run. Resuming a run with another description
+is refused: it would be neither the old run nor a new one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["Progress", "describe_run", "load", "save"]
 
 @dataclass
 class Progress:
-    """Where a training is. `total` sums the log-likelihood estimates of the epoch in flight, `first_bad` is the first step
-    whose value was not finite (2^62 if none); both stay on the device until somebody looks."""
+    """Where a training is. `total` sums the log-likelihood estimates of the epoch in flight, `first_bad` is the first
+    step whose value was not finite (2^62 if none); both stay on the device until somebody looks."""
 
     state: Any
     total: Tensor
@@ -73,8 +73,10 @@ def load(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any], 
     document, tensors = storage.read(path)
     if document.get("kind") != "training":
         raise CheckpointError(
-            f"{path} holds no training", received=f"a file of kind {document.get('kind')!r}",
-            expected="a checkpoint", write=f'bp.load("{path}", network=...)  # if it is a posterior',
+            f"{path} holds no training",
+            received=f"a file of kind {document.get('kind')!r}",
+            expected="a checkpoint",
+            write=f'bp.load("{path}", network=...)  # if it is a posterior',
         )
     differences = layout.differences(document["run"]["layout"])
     stored = {**document["run"], "layout": None}
@@ -83,12 +85,16 @@ def load(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any], 
             differences.append(f"{name}: {stored.get(name)} in the file, {value} now")
     if differences:
         raise CheckpointError(
-            f"{path} belongs to another run", received="; ".join(differences[:8]),
-            expected="the same network, prior, method and settings", write='checkpoint="another/path"',
+            f"{path} belongs to another run",
+            received="; ".join(differences[:8]),
+            expected="the same network, prior, method and settings",
+            write='checkpoint="another/path"',
         )
     state = {n.removeprefix("state."): t for n, t in tensors.items() if n.startswith("state.")}
     load_tensors(progress.state, state, source=str(path))
-    progress.best = {n.removeprefix("best."): t.to(progress.total.device) for n, t in tensors.items() if n.startswith("best.")}
+    progress.best = {
+        n.removeprefix("best."): t.to(progress.total.device) for n, t in tensors.items() if n.startswith("best.")
+    }
     progress.total.copy_(tensors["total"])
     progress.first_bad.copy_(tensors["first_bad"])
     for name, value in document["place"].items():

@@ -54,15 +54,16 @@ def fit(
     """Fit a model to data and return the posterior.
 
     Args:
-        data: `Data`, a pair (inputs, targets) of tensors or arrays, a torch Dataset or a DataLoader (its own batch size).
-        method: how; Bayes by Backprop if nothing is said.
+        data: `Data`, a pair (inputs, targets) of tensors or arrays, a torch Dataset or a DataLoader (its own batch
+        size). method: how; Bayes by Backprop if nothing is said.
         batch_size: rows of a minibatch, None for all rows at once.
         starts: independent starts trained side by side; the one with the best ELBO is returned.
         validation: data, or a share of the training rows such as 0.1; scored every `report_every` epochs.
         patience: stop after so many reports without a better validation NLL and return the best state.
         observers: functions of an `Event`; returning `Stop` ends the training after the epoch.
         progress: a progress bar on standard error; by default if that is a terminal.
-        checkpoint: file that is rewritten every `checkpoint_every` seconds and at the end; with `resume=True` training goes
+        checkpoint: file that is rewritten every `checkpoint_every` seconds and at the end; with `resume=True` training
+        goes
             on from it, bit for bit, if it exists.
         num_data: N, for a stream that does not know it.
         autocast: a dtype such as torch.bfloat16 for the forward pass; theta stays in its own.
@@ -70,13 +71,26 @@ def fit(
     Ctrl-C ends the training after the step in flight and returns what was learnt so far.
     """
     method = BayesByBackprop() if method is None else method
-    _check(model, method, epochs=epochs, starts=starts, patience=patience, validation=validation, resume=resume, checkpoint=checkpoint)
+    _check(
+        model,
+        method,
+        epochs=epochs,
+        starts=starts,
+        patience=patience,
+        validation=validation,
+        resume=resume,
+        checkpoint=checkpoint,
+    )
     model = model if device is None else model.to(device)
     found = as_data(data, num_data)
     held_out: Data | Stream | None = None
     if isinstance(validation, float):
         if not isinstance(found, Data):
-            raise ConfigurationError("a share of a stream cannot be held back", received=f"validation={validation}", write="validation=another_loader")
+            raise ConfigurationError(
+                "a share of a stream cannot be held back",
+                received=f"validation={validation}",
+                write="validation=another_loader",
+            )
         found, held_out = found.split(validation, seed)
     elif validation is not None:
         held_out = selection.like(as_data(validation), found)
@@ -88,7 +102,8 @@ def fit(
     run = checkpoints.describe_run(model, method, found, seed=seed, starts=starts, batch_size=batch_size)
     state = method.init(model, seeds)
     now = checkpoints.Progress(
-        state, torch.zeros(starts, dtype=torch.float64, device=model.device),
+        state,
+        torch.zeros(starts, dtype=torch.float64, device=model.device),
         torch.full((starts,), 2**62, dtype=torch.int64, device=model.device),
     )
     if resume and checkpoint is not None and Path(checkpoint).exists():
@@ -103,7 +118,8 @@ def fit(
 
     def tell(kind: str, metrics: dict[str, Any] | None = None) -> bool:
         event = Event(kind, now.epoch, epochs, now.step, source.count, time.perf_counter() - started, metrics or {})
-        return any([watcher(event) is Stop for watcher in watchers])
+        answers = [watcher(event) for watcher in watchers]  # all of them are told, whatever one answers
+        return Stop in answers
 
     def save() -> None:
         nonlocal saved
@@ -123,7 +139,11 @@ def fit(
                 for batch in source.epoch(now.epoch, now.index):
                     model.set_mode(True)
                     step = seeds.at(now.step)
-                    guard = rng.quarantine(step.integer(rng.Stream.GLOBAL), model.device) if model.draws_globally else contextlib.nullcontext()
+                    guard = (
+                        rng.quarantine(step.integer(rng.Stream.GLOBAL), model.device)
+                        if model.draws_globally
+                        else contextlib.nullcontext()
+                    )
                     with guard, precision():
                         now.state, info = method.update(model, now.state, batch, step)
                     value = info.log_likelihood.detach()
@@ -142,7 +162,11 @@ def fit(
                     stop = tell("epoch", metrics)
                     now.epoch, now.index = finished + 1, 0
                     now.total.zero_()
-                    if metrics and patience is not None and selection.keep_best(now, metrics, finished, patience * every):
+                    if (
+                        metrics
+                        and patience is not None
+                        and selection.keep_best(now, metrics, finished, patience * every)
+                    ):
                         break
                     if stop:
                         break
@@ -151,7 +175,11 @@ def fit(
             tell("end")
 
     if interrupts.requested:
-        warnings.warn(f"interrupted in epoch {now.epoch + 1} of {epochs}; this is what was learnt so far", BayespropWarning, stacklevel=2)
+        warnings.warn(
+            f"interrupted in epoch {now.epoch + 1} of {epochs}; this is what was learnt so far",
+            BayespropWarning,
+            stacklevel=2,
+        )
     if now.best and patience is not None:
         load_tensors(now.state, now.best, source="the best state")
     posterior = method.posterior(model, now.state)
@@ -165,7 +193,13 @@ def fit(
 
 
 def _report(
-    method: Method, model: Model, now: checkpoints.Progress, held_out: Data | Stream | None, context: Context, batches: int, checkpoint: Any
+    method: Method,
+    model: Model,
+    now: checkpoints.Progress,
+    held_out: Data | Stream | None,
+    context: Context,
+    batches: int,
+    checkpoint: Any,
 ) -> dict[str, Any]:
     """The numbers of one epoch, appended to the history: in nats for the full data, of the best particle."""
     posterior = method.posterior(model, now.state)
@@ -186,17 +220,36 @@ def _report(
     return metrics
 
 
-def _check(model: Model, method: Any, *, epochs: int, starts: int, patience: int | None, validation: Any, resume: bool, checkpoint: Any) -> None:
+def _check(
+    model: Model,
+    method: Any,
+    *,
+    epochs: int,
+    starts: int,
+    patience: int | None,
+    validation: Any,
+    resume: bool,
+    checkpoint: Any,
+) -> None:
     """Refuse a call that cannot work before anything is computed."""
     if not isinstance(model, Model):
-        raise ConfigurationError("fit needs a model", received=f"a {type(model).__name__}", write="bp.fit(bp.Model(network, likelihood=...), data)")
+        raise ConfigurationError(
+            "fit needs a model",
+            received=f"a {type(model).__name__}",
+            write="bp.fit(bp.Model(network, likelihood=...), data)",
+        )
     if not isinstance(method, Method):
-        raise ConfigurationError("fit needs a method", received=f"{method!r}", write="bp.fit(model, data, bp.inference.BayesByBackprop())")
+        raise ConfigurationError(
+            "fit needs a method", received=f"{method!r}", write="bp.fit(model, data, bp.inference.BayesByBackprop())"
+        )
     for name, value in (("epochs", epochs), ("starts", starts)):
         if value < 1:
             raise ConfigurationError(f"fit: {name} must be at least 1", received=f"{value}", write=f"{name}=1")
     if patience is not None and validation is None:
-        raise ConfigurationError("fit: early stopping needs data to decide on", received=f"patience={patience}", write="validation=0.1")
+        raise ConfigurationError(
+            "fit: early stopping needs data to decide on", received=f"patience={patience}", write="validation=0.1"
+        )
     if resume and checkpoint is None:
-        raise ConfigurationError("fit: there is no file to resume from", received="resume=True", write='checkpoint="run.ckpt", resume=True')
-
+        raise ConfigurationError(
+            "fit: there is no file to resume from", received="resume=True", write='checkpoint="run.ckpt", resume=True'
+        )

@@ -1,4 +1,5 @@
-"""Ctrl-C asks training to stop after the step in flight; what was learnt so far is returned. A second Ctrl-C is immediate."""
+"""Ctrl-C asks training to stop after the step in flight; what was learnt so far is returned. A second Ctrl-C is
+immediate."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """A context in which SIGINT sets `requested`. Outside the main thread, where Python allows no handlers, it does nothing."""
+    """A context in which SIGINT sets `requested`. Outside the main thread, where Python allows no handlers, it does
+    nothing."""
 
     def __init__(self) -> None:
         self.requested = False

@@ -62,7 +62,10 @@ def best_start(posterior: Posterior, source: Source) -> Posterior:
         inputs, targets = source.data.inputs, source.data.targets
         data_term = expected_log_likelihood(posterior, inputs, targets, draws=32)
     else:
-        model, data_term = posterior.model, torch.zeros(posterior.particles, dtype=torch.float64, device=posterior.model.device)
+        model, data_term = (
+            posterior.model,
+            torch.zeros(posterior.particles, dtype=torch.float64, device=posterior.model.device),
+        )
         for inputs, targets in source.data.epoch(0):
             encoded = model.likelihood.encode(targets).to(model.device)
             data_term += expected_log_likelihood(posterior, model.prepare_inputs(inputs), encoded, draws=32)

@@ -1,27 +1,31 @@
 """Bayes by Backprop: a Gaussian for each weight, trained by the reparameterised gradient of the ELBO.
 
-Approximates the posterior by q(w) = prod_i N(mean_i, std_i^2) with std = log(1 + exp(rho)). Choose it first: it costs little
-more than ordinary training, scales to any network and minibatch, and tells which weights matter. It underestimates variances
-where weights are correlated (std_i^2 tends to 1 / Lambda_ii, not to the marginal variance) and sits in one mode.
+Approximates the posterior by q(w) = prod_i N(mean_i, std_i^2) with std = log(1 + exp(rho)). Choose it first: it costs
+little more than ordinary training, scales to any network and minibatch, and tells which weights matter. It
+underestimates variances where weights are correlated (std_i^2 tends to 1 / Lambda_ii, not to the marginal variance)
+and sits in one mode.
 
 Minimised is, for minibatch number i of M with n of N rows, and eps ~ N(0, 1),
 
     loss = [ k_i T KL(q || prior) - (N / n) sum_rows E log p(y | x, w) ] / N,      w = mean + std * eps              (1)
 
-where k_i comes from the KL schedule (1 for "uniform"; mean 1 over an epoch) and T is the temperature. The division by N makes
-learning rates mean what they mean elsewhere. With f(w, theta) = log q(w | theta) - log p(w) p(D | w) the paper's gradients are
+where k_i comes from the KL schedule (1 for "uniform"; mean 1 over an epoch) and T is the temperature. The division by
+N makes learning rates mean what they mean elsewhere. With f(w, theta) = log q(w | theta) - log p(w) p(D | w) the
+paper's gradients are
 
-    d mean = df/dw + df/dmean                                                                         (paper's equation 3)
-    d rho  = df/dw * eps / (1 + exp(-rho)) + df/drho                                                  (paper's equation 4)
+    d mean = df/dw + df/dmean                                                                         (paper's equation
+    3) d rho  = df/dw * eps / (1 + exp(-rho)) + df/drho                                                  (paper's
+    equation 4)
 
-Of log q only -log std is left of their sum, exactly and for every eps; so the entropy is never sampled. The prior's part is
-closed form where there is one (Normal, Laplace, flat) and otherwise sampled at the same w. `stick_the_landing` drops the score
-term df/dtheta of log q instead: then the gradient's noise vanishes where q equals the posterior (Roeder et al. 2017).
+Of log q only -log std is left of their sum, exactly and for every eps; so the entropy is never sampled. The prior's
+part is closed form where there is one (Normal, Laplace, flat) and otherwise sampled at the same w. `stick_the_landing`
+drops the score term df/dtheta of log q instead: then the gradient's noise vanishes where q equals the posterior
+(Roeder et al. 2017).
 
 Map to Blundell et al. (2015): learning_rate is theirs times N/M when they sum over a minibatch; T = 1 and k_i = M pi_i.
 
-References: Blundell, Cornebise, Kavukcuoglu, Wierstra, "Weight Uncertainty in Neural Networks", ICML 2015. Kingma, Salimans,
-Welling 2015 (local reparameterisation). Wen et al. 2018 (flipout).
+References: Blundell, Cornebise, Kavukcuoglu, Wierstra, "Weight Uncertainty in Neural Networks", ICML 2015. Kingma,
+Salimans, Welling 2015 (local reparameterisation). Wen et al. 2018 (flipout).
 """
 
 from __future__ import annotations
@@ -63,12 +67,13 @@ class BayesByBackprop:
     """See the module's docstring for the equations.
 
     Args:
-        learning_rate: step size, a number or one for each particle; `scale_learning_rate` is that of rho (None: the same).
-        optimizer: "adam", "adamw", "sgd", "momentum", an optimiser of `inference.optimizers` or a class of `torch.optim`.
-        estimator: `SharedWeights(samples, antithetic)`, `LocalReparameterization(samples)` or `Flipout(samples)`.
-        kl: "auto" (closed form where there is one), "closed_form" (refused where there is none) or "monte_carlo".
-        kl_weights: "uniform", "geometric", "warmup" or a function of (index, count, epoch); `temperature` multiplies the KL.
-        initial_mean, initial_scale: where q starts; see `starting_means`. `initial_rho` (a number or a pair for a uniform
+        learning_rate: step size, a number or one for each particle; `scale_learning_rate` is that of rho (None: the
+        same). optimizer: "adam", "adamw", "sgd", "momentum", an optimiser of `inference.optimizers` or a class of
+        `torch.optim`. estimator: `SharedWeights(samples, antithetic)`, `LocalReparameterization(samples)` or
+        `Flipout(samples)`. kl: "auto" (closed form where there is one), "closed_form" (refused where there is none) or
+        "monte_carlo". kl_weights: "uniform", "geometric", "warmup" or a function of (index, count, epoch);
+        `temperature` multiplies the KL. initial_mean, initial_scale: where q starts; see `starting_means`.
+        `initial_rho` (a number or a pair for a uniform
             draw) overrides the scale, for experiments that are stated in rho.
         schedule: factor on the learning rates as a function of the training's progress.
         clip_norm: longest gradient of (mean, rho) of one particle.
@@ -111,7 +116,10 @@ class BayesByBackprop:
         if self.initial_rho is not None and self.initial_scale != type(self).initial_scale:
             faults.append("initial_rho and initial_scale say the same thing: give one of them")
         if faults:
-            raise ConfigurationError("BayesByBackprop cannot work like this: " + "; ".join(faults), write="BayesByBackprop(learning_rate=1e-3)")
+            raise ConfigurationError(
+                "BayesByBackprop cannot work like this: " + "; ".join(faults),
+                write="BayesByBackprop(learning_rate=1e-3)",
+            )
         as_optimizer(self.optimizer)
         as_weights(self.kl_weights)
 
@@ -121,7 +129,9 @@ class BayesByBackprop:
         if self.kl == "closed_form" and not gradients.has_closed_form(model):
             raise ConfigurationError(
                 'kl="closed_form" needs a prior whose KL with a Gaussian has one',
-                received=f"{model.prior!r}", expected="Normal, Laplace or Flat with numbers as scales", write='kl="auto"',
+                received=f"{model.prior!r}",
+                expected="Normal, Laplace or Flat with numbers as scales",
+                write='kl="auto"',
             )
         mean = starting_means(model, rng, self.initial_mean)
         width = model.layout.latent
@@ -131,7 +141,11 @@ class BayesByBackprop:
             rho = (low + (high - low) * torch.special.ndtr(noise)).to(mean.dtype)
         else:
             # softplus^-1(s) = s + log(1 - exp(-s)), written so that small s keep their digits.
-            level = self.initial_scale + math.log(-math.expm1(-self.initial_scale)) if self.initial_rho is None else self.initial_rho
+            level = (
+                self.initial_scale + math.log(-math.expm1(-self.initial_scale))
+                if self.initial_rho is None
+                else self.initial_rho
+            )
             rho = torch.full_like(mean[:, :width], float(level))
         moments = as_optimizer(self.optimizer).init({"mean": mean, "rho": rho})
         return MeanFieldState(mean, rho, moments, model.initial_buffers(rng.particles))
@@ -159,7 +173,8 @@ class BayesByBackprop:
         state = (layout.size + layout.latent) * (1 + moments)
         return int(particles * size * (state + 2 * self.estimator.samples * layout.size))
 
-    # -- the parts of a step --------------------------------------------------------------------------------------------
+    # -- the parts of a step
+    # --------------------------------------------------------------------------------------------
 
     def _rates(self, batch: Batch) -> dict[str, float | Tensor]:
         factor = self.schedule(batch.progress)

@@ -1,7 +1,7 @@
 """Bayes by Backprop's step in two native passes over the columns, where the settings allow it.
 
-`explain` says whether they do, and why not if not; the choice is never silent. Columns that are not random weights (latents,
-point estimates) are few and take the plain path in the same step.
+`explain` says whether they do, and why not if not; the choice is never silent. Columns that are not random weights
+(latents, point estimates) are few and take the plain path in the same step.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ def explain(method: BayesByBackprop, model: Model) -> Choice:
     obstacles = {
         f"weights live on {model.device.type}, native code is for the CPU": model.device.type != "cpu",
         "theta is float64": model.dtype != torch.float32,
-        f"{type(method.estimator).__name__} with {method.estimator.samples} samples": method.estimator != SharedWeights(),
-        "the prior is not one closed-form family with numbers as parameters": family is None or not model.bound_prior.centred,
+        f"{type(method.estimator).__name__} with {method.estimator.samples} samples": method.estimator
+        != SharedWeights(),
+        "the prior is not one closed-form family with numbers as parameters": family is None
+        or not model.bound_prior.centred,
         "the optimiser is not Adam or AdamW": not isinstance(as_optimizer(method.optimizer), Adam),
         "gradients are clipped": method.clip_norm is not None,
         "stick_the_landing": method.stick_the_landing,
@@ -58,7 +60,12 @@ def explain(method: BayesByBackprop, model: Model) -> Choice:
 
 
 def update(
-    method: BayesByBackprop, model: Model, state: MeanFieldState, batch: Batch, rng: Rng, rates: Mapping[str, float | Tensor],
+    method: BayesByBackprop,
+    model: Model,
+    state: MeanFieldState,
+    batch: Batch,
+    rng: Rng,
+    rates: Mapping[str, float | Tensor],
     kl_weight: float | Tensor,
 ) -> Info:
     """One step, in place."""
@@ -83,10 +90,17 @@ def update(
     mean_rates, rho_rates = (_per_particle(rates[name], rng.particles) for name in ("mean", "rho"))
     names = ("mean.first", "mean.second", "rho.first", "rho.second")
     mean_field.adam_update(
-        (state.mean, state.rho, *(state.moments[name] for name in names), gradient), keys, rng.step, stream, random,
-        family=family.name, parameters=family.parameters, closed_form=method.kl != "monte_carlo",
+        (state.mean, state.rho, *(state.moments[name] for name in names), gradient),
+        keys,
+        rng.step,
+        stream,
+        random,
+        family=family.name,
+        parameters=family.parameters,
+        closed_form=method.kl != "monte_carlo",
         adam=[(m, r, *shared, 1.0 - m * optimizer.weight_decay) for m, r in zip(mean_rates, rho_rates, strict=True)],
-        likelihood_weight=-1.0 / batch.rows, kl_weights=[w / batch.num_data for w in weights],
+        likelihood_weight=-1.0 / batch.rows,
+        kl_weights=[w / batch.num_data for w in weights],
     )
     if model.layout.size > random:
         _update_rest(model, state, theta.detach(), gradient, noise, batch, rng, optimizer, rates, kl_weight)
@@ -98,8 +112,16 @@ def _per_particle(value: float | Tensor, particles: int) -> list[float]:
 
 
 def _update_rest(
-    model: Model, state: MeanFieldState, theta: Tensor, gradient: Tensor, noise: Tensor | None, batch: Batch, rng: Rng,
-    optimizer: Adam, rates: Mapping[str, float | Tensor], kl_weight: float | Tensor,
+    model: Model,
+    state: MeanFieldState,
+    theta: Tensor,
+    gradient: Tensor,
+    noise: Tensor | None,
+    batch: Batch,
+    rng: Rng,
+    optimizer: Adam,
+    rates: Mapping[str, float | Tensor],
+    kl_weight: float | Tensor,
 ) -> None:
     """The plain step for latents and point estimates: everything to the right of the random weights."""
     random, width = model.layout.random, model.layout.latent

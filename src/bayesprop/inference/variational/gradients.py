@@ -1,8 +1,8 @@
 """The gradient of the ELBO of a mean-field Gaussian, as arithmetic on columns.
 
-For an estimator that samples whole weights, the network is differentiated with respect to the sampled weights only, and the
-rest is the chain rule of w = mean + std * eps on flat columns. For estimators whose noise lives in activations, the network is
-differentiated with respect to mean and std, which it sees as random weights.
+For an estimator that samples whole weights, the network is differentiated with respect to the sampled weights only,
+and the rest is the chain rule of w = mean + std * eps on flat columns. For estimators whose noise lives in
+activations, the network is differentiated with respect to mean and std, which it sees as random weights.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def _through_activations(
         noises = layout.unflatten(torch.nn.functional.pad(noise, (0, layout.size - width)), ("random",))
         values = model.latent_values(torch.cat((columns, points), dim=-1))
 
-        def lane(m: Any, s: Any, e: Any, latent: Any, buffers: Any, key: Tensor, inputs: Any, targets: Tensor) -> Tensor:
+        def lane(
+            m: Any, s: Any, e: Any, latent: Any, buffers: Any, key: Tensor, inputs: Any, targets: Tensor
+        ) -> Tensor:
             source = NoiseSource(key, rng.step)
             randomized = randomize(plan, method.estimator, {n: m[n] for n in s}, s, e, source)
             weights = {**{n: t for n, t in m.items() if n not in s}, **randomized}

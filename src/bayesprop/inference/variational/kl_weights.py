@@ -1,7 +1,7 @@
 """How much of the KL each minibatch of an epoch carries.
 
-Minibatch i = 1..M gets the share pi_i of the KL, with sum_i pi_i = 1 over an epoch (Blundell et al. 2015, equation 9). The
-functions here return M pi_i, so that 1 means "as in the ELBO" whatever the number of minibatches is.
+Minibatch i = 1..M gets the share pi_i of the KL, with sum_i pi_i = 1 over an epoch (Blundell et al. 2015, equation 9).
+The functions here return M pi_i, so that 1 means "as in the ELBO" whatever the number of minibatches is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Warmup:
 
     def __post_init__(self) -> None:
         if not self.epochs > 0.0:
-            raise ConfigurationError("Warmup: epochs must be positive", received=f"{self.epochs}", write="Warmup(epochs=10)")
+            raise ConfigurationError(
+                "Warmup: epochs must be positive", received=f"{self.epochs}", write="Warmup(epochs=10)"
+            )
 
     def __call__(self, index: int, count: int, epoch: int) -> float:
         return min(1.0, (epoch + (index + 1) / count) / self.epochs) * self.after(index, count, epoch)
@@ -57,8 +59,14 @@ def as_weights(choice: str | KLWeights) -> KLWeights:
     named: dict[str, KLWeights] = {"uniform": Uniform(), "geometric": Geometric(), "warmup": Warmup()}
     if isinstance(choice, str):
         if choice not in named:
-            raise ConfigurationError(f"no KL schedule is called {choice!r}", expected=", ".join(named), write='kl_weights="uniform"')
+            raise ConfigurationError(
+                f"no KL schedule is called {choice!r}", expected=", ".join(named), write='kl_weights="uniform"'
+            )
         return named[choice]
     if not callable(choice):
-        raise ConfigurationError("kl_weights must be a name or a function of (index, count, epoch)", received=repr(choice), write='kl_weights="uniform"')
+        raise ConfigurationError(
+            "kl_weights must be a name or a function of (index, count, epoch)",
+            received=repr(choice),
+            write='kl_weights="uniform"',
+        )
     return choice

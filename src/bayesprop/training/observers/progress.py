@@ -26,8 +26,14 @@ class ProgressBar:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs"), TimeElapsedColumn(),
-            TimeRemainingColumn(), console=self.console, transient=True,
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("epochs"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
         )
         self._task = None
 
@@ -37,7 +43,9 @@ class ProgressBar:
             self._task = self._bar.add_task("training", total=event.epochs, completed=event.epoch)
         elif event.kind == "epoch" and self._task is not None:
             self._bar.update(self._task, completed=event.epoch + 1)
-            if event.metrics and ((event.epoch + 1) % max(1, event.epochs // 10) == 0 or event.epoch + 1 == event.epochs):
+            if event.metrics and (
+                (event.epoch + 1) % max(1, event.epochs // 10) == 0 or event.epoch + 1 == event.epochs
+            ):
                 self.console.print(self.line(event), highlight=False)
         elif event.kind == "end":
             self._bar.stop()
@@ -45,5 +53,7 @@ class ProgressBar:
 
     @staticmethod
     def line(event: Event) -> str:
-        shown = [f"{title} {event.metrics[key]:{form}}" for key, (title, form) in COLUMNS.items() if key in event.metrics]
+        shown = [
+            f"{title} {event.metrics[key]:{form}}" for key, (title, form) in COLUMNS.items() if key in event.metrics
+        ]
         return f"epoch {event.epoch + 1:>4}/{event.epochs}  " + "  ".join(shown)
