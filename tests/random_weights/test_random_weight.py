@@ -34,6 +34,7 @@ def test_it_describes_itself_without_being_drawn():
     assert (weight.dim(), weight.numel(), weight.size(0), weight.is_floating_point()) == (2, 6, 2, True)
     assert repr(weight) == "RandomWeight('layer.weight', shape=(2, 3), dtype=torch.float64, device='cpu')"
     assert not weight.requires_grad
+    assert weight.data_ptr() == _weight(2, 3).data_ptr() == 0  # cuDNN modules then leave the layout of weights alone
     assert weight.draw.source.requests == 0
     leaf = torch.ones(2, 3, requires_grad=True)
     assert rw.RandomWeight.create(leaf, leaf.detach(), None, weight.rule, weight.draw.source).requires_grad

@@ -51,6 +51,51 @@ def collapsed_layers(posterior: Posterior) -> list[str]:
         else:
             collapsed = False
         if collapsed:
+            found.append(block.name)
+    return found
+
+
+def linear_log_likelihood(model: Model, inputs: Tensor, targets: Tensor) -> float:
+    """Mean log-likelihood of the best linear model (slightly regularised) with this likelihood, by L-BFGS."""
+    flat = inputs.reshape(len(inputs), -1).double()
+    flat = (flat - flat.mean(0)) / flat.std(0).clamp_min(1e-8)
+    with torch.no_grad():
+        theta = torch.zeros(1, 1, model.layout.size, dtype=model.dtype, device=model.device)
+        width = model.outputs(theta, model.initial_buffers(1), inputs[:2])[0, 0].shape[1:]
+    outputs = math.prod(width)
+    weights = torch.zeros(flat.shape[1] + 1, outputs, dtype=torch.float64, device=flat.device, requires_grad=True)
+    latents = model.likelihood.latents
+    columns = [
+        torch.full((h.size,), h.initial_column(), dtype=torch.float64, device=flat.device, requires_grad=True)
+        for h in latents
+    ]
+    optimizer = torch.optim.LBFGS([weights, *columns], max_iter=100, line_search_fn="strong_wolfe")
+
+    def value() -> Tensor:
+        out = (flat @ weights[:-1] + weights[-1]).reshape(len(flat), *width)
+        named = {latent.name: latent.constrain(c) for latent, c in zip(latents, columns, strict=True)}
+        return model.likelihood.log_prob(out, targets, named).mean()
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = -value() + 1e-4 * weights[:-1].square().sum()
+        loss.backward()
+        return loss
+
+    with torch.enable_grad():
+        optimizer.step(closure)
+    with torch.no_grad():
+        return float(value())
+
+
+def examine(posterior: Posterior, data: Data | None) -> list[str]:
+    """Warnings about this fit, in words that say what to try.
+
+    `data` are in the model's own scale; None skips the second look.
+    """
+    messages = []
+    collapsed = collapsed_layers(posterior)
+    if collapsed:
         messages.append(
             f"{', '.join(collapsed)}: the posterior has collapsed to the prior, the data do not speak through these "
             "weights. Train longer, start narrower (initial_scale=0.01), use a narrower prior, or starts=8 to compare "

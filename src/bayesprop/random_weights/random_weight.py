@@ -34,9 +34,19 @@ Rule = Callable[..., Any]  # takes the function's own arguments; returns its ans
 
 # What a tensor says of itself without its numbers being looked at.
 _GETTERS = (
-    *("shape", "dtype", "device", "layout", "ndim", "itemsize", "nbytes", "requires_grad", "is_leaf", "grad"),
-    *("grad_fn", "is_cuda", "is_cpu", "is_meta", "is_mps", "is_xpu", "is_sparse", "is_sparse_csr"),
-    *("is_quantized", "is_nested"),
+    *("shape", "dtype", "device", "layout", "ndim", "itemsize", "nbytes", "requires_grad", "is_leaf", "grad_fn"),
+    *(
+        "grad",
+        "is_cuda",
+        "is_cpu",
+        "is_meta",
+        "is_mps",
+        "is_xpu",
+        "is_sparse",
+        "is_sparse_csr",
+        "is_quantized",
+        "is_nested",
+    ),
 )
 _METHODS = (
     *("size", "dim", "ndimension", "numel", "nelement", "element_size", "stride", "get_device", "is_contiguous"),
