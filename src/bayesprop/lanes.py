@@ -3,19 +3,26 @@
 A *lane* is one (particle, draw). `run` takes a function of one lane and arguments that carry leading axes, told by a
 tag: "PS" (particle, draw, ...), "P" (particle, ...), "S" (draw, ...) or "" (shared by all). It returns the function's
 outputs with leading axes (particles, draws). An axis of length one is taken off, never vmapped: a single network is
-called exactly as its author would call it. Networks that vmap cannot batch run in a loop over the lanes; the model's
-description says so.
+called exactly as its author would call it. Networks that vmap cannot batch run in a loop over the lanes; `obstacle`
+finds out, and the model's description says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-__all__ = ["run"]
+__all__ = ["obstacle", "run"]
+
+# How torch begins its warning that an operation has no batching rule and runs in a slow loop inside of vmap.
+SLOW = "There is a performance drop"
 
 
 def _pick(tree: Any, index: int) -> Any:
@@ -25,6 +32,19 @@ def _pick(tree: Any, index: int) -> Any:
 def _stack(trees: Sequence[Any]) -> Any:
     leaves, spec = zip(*(pytree.tree_flatten(tree) for tree in trees), strict=True)
     return pytree.tree_unflatten([torch.stack(column) for column in zip(*leaves, strict=True)], spec[0])
+
+
+@contextlib.contextmanager
+def _batchable(arguments: Sequence[Any]) -> Iterator[None]:
+    """Attention by the bodies that vmap has rules for: it has none for the fused ones of the CPU and of evaluation."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    on_cpu = any(t.device.type == "cpu" for t in pytree.tree_leaves(arguments) if isinstance(t, Tensor))
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH) if on_cpu else contextlib.nullcontext():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def _axis(function: Callable, arguments: Sequence[Any], carried: Sequence[bool], length: int, vectorised: bool) -> Any:
@@ -54,4 +74,53 @@ def run(
     def over_draws(*row: Any) -> Any:
         return _axis(function, row, ["S" in tag for tag in tags], draws, vectorised)
 
-    return _axis(over_draws, arguments, ["P" in tag for tag in tags], particles, vectorised)
+    with _batchable(arguments) if vectorised and particles * draws > 1 else contextlib.nullcontext():
+        return _axis(over_draws, arguments, ["P" in tag for tag in tags], particles, vectorised)
+
+
+def obstacle(
+    forward: Callable[[dict[str, Tensor], dict[str, Tensor], Any], Tensor],
+    weights: Mapping[str, Tensor],
+    buffers: Mapping[str, Tensor],
+    inputs: Any,
+    *,
+    compare: bool = True,
+) -> str:
+    """Why lanes must run in a loop, in one line; "" if 2 x 2 lanes in one vmap give what each of them gives alone.
+
+    Looked at are values and gradients: there are operations whose values vmap batches rightly and whose gradients it
+    does not. `compare=False` asks only whether vmap runs, for a network that draws its own random numbers.
+    """
+
+    def evaluate(vectorised: bool) -> tuple[list[Tensor], list[Tensor]]:
+        leaves = {n: w.detach().requires_grad_(w.is_floating_point()) for n, w in weights.items()}
+        wide = {n: w.expand(2, 2, *w.shape) for n, w in leaves.items()}  # no copies: a network may be large
+        copies = {n: b.repeat(2, 2, *[1] * b.dim()) for n, b in buffers.items()}
+        rows = pytree.tree_map(lambda t: t.expand(2, *t.shape), inputs)
+        with torch.enable_grad():
+            arguments = (wide, copies, rows)
+            outputs = run(forward, arguments, ("PS", "PS", "P"), particles=2, draws=2, vectorised=vectorised)
+            wanted = [w for w in leaves.values() if w.requires_grad]
+            total = outputs.square().sum()
+            found = torch.autograd.grad(total, wanted, allow_unused=True) if total.requires_grad else ()
+        return [outputs.detach()], [g for g in found if g is not None]
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=SLOW)
+            together = evaluate(True)
+            with torch.no_grad():  # as predictions do, where torch chooses other bodies
+                wide = {n: w.expand(2, *w.shape) for n, w in weights.items()}
+                copies = {n: b.repeat(2, *[1] * b.dim()) for n, b in buffers.items()}
+                run(forward, (wide, copies, inputs), ("S", "S", ""), particles=1, draws=2)
+    except Exception as error:  # whatever it is, the loop over lanes is right
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    if compare:
+        precision = max((torch.finfo(w.dtype).eps for w in weights.values() if w.is_floating_point()), default=0.0)
+        tolerance = max(0.01, 16.0 * precision)  # rounding, TF32 included; a wrong rule is wrong by more
+        for name, one, other in zip(("values", "gradients"), together, evaluate(False), strict=True):
+            # One scale for all weights: the gradient of some is nothing but rounding (a bias before batch statistics).
+            scale = max((float(t.abs().max()) for t in other), default=0.0)
+            if any(float((a - b).abs().max()) > tolerance * scale for a, b in zip(one, other, strict=True)):
+                return f"vmap changes the network's {name}"
+    return ""

@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesprop import lanes, likelihoods, priors, rng
+from bayesprop.data import as_inputs
+from bayesprop.description import Description, describe
 from bayesprop.errors import BayespropError, ConfigurationError, DataError
 from bayesprop.layout import Block, Layout, match
-from bayesprop.random_weights import Estimator, Evaluation, Use, make_plan, trace
+from bayesprop.random_weights import Estimator, Evaluation, SharedWeights, Use, make_plan, trace
 
 if TYPE_CHECKING:
     from bayesprop.latents import Latent
@@ -101,6 +103,7 @@ class Model:
         root_trains = network.training
         self._always_eval = [m for m in self.network.modules() if root_trains and not m.training]
         self.layout, self.bound_prior, self.fixed_names = self._lay_out(random, fixed)
+        self._ties = [(alias, b.name) for b in self.layout.blocks for alias in b.aliases]
         self.buffers = {name: buffer.detach().clone() for name, buffer in self.network.named_buffers()}
 
     # -- building ---------------------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ class Model:
 
         for name in (n for n in rest if n in chosen):
             add(name, tuple(trainable[name].shape), "random", trainable[name].dtype, parameters[name][1])
-        bound = priors.bind(self.prior, tuple(blocks))
+        bound = priors.bind(self.prior, tuple(blocks), self._other_names(blocks))
         wide = torch.float64 if any(b.dtype == torch.float64 for b in blocks) else torch.float32
         for latent in (*bound.latents, *self.likelihood.latents):
             add(latent.name, latent.shape, "latent", wide)
@@ -159,6 +162,12 @@ class Model:
             add(name, tuple(trainable[name].shape), "point", trainable[name].dtype, parameters[name][1])
         fixed_names = tuple(n for n in parameters if n not in chosen and n not in {b.name for b in blocks})
         return Layout(tuple(blocks)), bound, fixed_names
+
+    def _other_names(self, blocks: Sequence[Block]) -> tuple[str, ...]:
+        """Names that a mapping of priors may mention although they are not random: a whole state dict, say."""
+        random = {name for block in blocks for name in (block.name, *block.aliases)}
+        names = [name for name, _ in self.network.named_parameters(remove_duplicate=False)]
+        return tuple(name for name in (*names, *dict(self.network.named_buffers())) if name not in random)
 
     # -- what is known before training ------------------------------------------------------------------------------
 
@@ -188,7 +197,8 @@ class Model:
             if here in self._always_eval
         ]
         moved.buffers = {name: buffer.to(device) for name, buffer in self.buffers.items()}
-        moved.bound_prior = priors.bind(self.prior, self.layout.of_kind("random"))
+        random = self.layout.of_kind("random")
+        moved.bound_prior = priors.bind(self.prior, random, self._other_names(random))
         return moved
 
     def prepare_inputs(self, inputs: Any) -> Any:
@@ -237,7 +247,9 @@ class Model:
             inputs if isinstance(inputs, tuple) else () if isinstance(inputs, dict) else (inputs,)
         )
         keywords = inputs if isinstance(inputs, dict) else {}
-        result = torch.func.functional_call(self.network, ({**weights}, {**buffers}), arguments, keywords)
+        # Tied parameters are passed under all their names: torch's own search for ties costs more than a small network.
+        values = {**weights, **buffers, **{alias: weights[name] for alias, name in self._ties if name in weights}}
+        result = torch.func.functional_call(self.network, values, arguments, keywords, tie_weights=False)
         if self.output is not None:
             result = self.output(result)
         if not isinstance(result, Tensor):
@@ -261,6 +273,25 @@ class Model:
         """sum_i log p(y_i | f(x_i)) of one lane, a scalar."""
         outputs = self.forward(weights, buffers, inputs)
         return self.likelihood.log_prob(outputs, targets, latents).sum()
+
+    def row_log_likelihood(
+        self, leaves: Sequence[Tensor], rest: Tensor, buffers: Mapping[str, Tensor], batch: Batch
+    ) -> Tensor:
+        """The batch's log-likelihood for the one row of a single particle, given as the tensors that it consists of.
+
+        `leaves` are the random weights, block by block and as the network takes them; `rest` are the columns behind.
+        """
+        layout, offset = self.layout, self.layout.random
+        weights = {b.name: leaf.to(b.dtype) for b, leaf in zip(layout.of_kind("random"), leaves, strict=True)}
+        for block in layout.of_kind("point"):
+            weights[block.name] = rest[block.start - offset : block.stop - offset].reshape(block.shape).to(block.dtype)
+        latents = {}
+        for latent in self.likelihood.latents:
+            block = layout.by_name[latent.name]
+            latents[latent.name] = latent.constrain(rest[block.start - offset : block.stop - offset])
+        own = {name: buffer[0] for name, buffer in buffers.items()}
+        inputs = pytree.tree_map(lambda t: t[0], batch.inputs)
+        return self.batch_log_likelihood(weights, latents, own, inputs, batch.targets[0])
 
     def log_likelihood(self, theta: Tensor, buffers: dict[str, Tensor], batch: Batch) -> Tensor:
         """Log-likelihood of the batch's rows for theta (particles, draws, columns): (particles, draws), differentiable.
@@ -353,10 +384,12 @@ class Model:
                     expected="what network(inputs) accepts",
                 ) from error
             self.draws_globally = not torch.equal(before, _generator_state(self.device))
-            self.vectorised = self._can_vectorise(weights, inputs)
+            self.vmap_failure = self._lane_obstacle(weights, inputs)
             self._uses, self._plans = self._trace(weights, inputs), {}
             self.set_mode(False)
             outputs = self.forward(weights, {n: b.clone() for n, b in self.buffers.items()}, inputs)
+            self.vmap_failure = self.vmap_failure or self._lane_obstacle(weights, inputs)
+            self.vectorised = not self.vmap_failure
         if targets is not None:
             self.likelihood.check(outputs, targets)
         return outputs
@@ -382,16 +415,26 @@ class Model:
             self._plans[estimator] = make_plan(estimator, self._uses)
         return self._plans[estimator]
 
-    def _can_vectorise(self, weights: Mapping[str, Tensor], inputs: Any) -> bool:
-        """Whether two lanes in one vmap give what each gives alone."""
-        pair = {n: torch.stack((w, w)) for n, w in weights.items()}
-        buffers = {n: torch.stack((b, b)) for n, b in self.buffers.items()}
-        try:
-            lanes.run(self.forward, (pair, buffers, inputs), ("S", "S", ""), particles=1, draws=2)
-        except Exception as error:  # whatever it is, the loop over lanes is right; describe() shows this text
-            self.vmap_failure = str(error).splitlines()[0]
-            return False
-        return True
+    def describe(
+        self, method: Any = None, inputs: Any = None, *, particles: int = 1, batch_size: int = 128
+    ) -> Description:
+        """Every parameter: random, point or fixed, its prior, how its operation is evaluated; and the memory needed.
+
+        Give `inputs` (a few rows) to see how each weight is evaluated, and the `method` that will be used to know that
+        under its estimator, and the bytes that training will hold.
+        """
+        if inputs is not None:
+            self.probe(self.prepare_inputs(as_inputs(inputs)), None)
+        estimator = getattr(method, "estimator", None) or SharedWeights()
+        plan = self.plan(estimator) if self._uses is not None else None
+        memory = None if method is None else method.memory(self, particles, batch_size)
+        return describe(self, plan, memory)
+
+    def _lane_obstacle(self, weights: Mapping[str, Tensor], inputs: Any) -> str:
+        """Why lanes run in a loop: vmap cannot batch the network in its present mode; "" if it can."""
+        if self._tied_padding:
+            return f"vmap trains the padding row of a tied embedding, {self._tied_padding}"
+        return lanes.obstacle(self.forward, weights, self.buffers, inputs, compare=not self.draws_globally)
 
 
 def _generator_state(device: torch.device) -> Tensor:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +24,8 @@ __all__ = ["from_json", "to_json"]
 
 def to_json(value: Any, tensors: dict[str, Tensor], path: str) -> Any:
     """Describe `value`; tensors are put into `tensors` under names that start with `path`."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, Tensor):
         tensors[path] = value
         return {"tensor": path}
@@ -55,8 +58,12 @@ def from_json(document: Any, tensors: Mapping[str, Tensor], *, argument: str = "
     if "tensor" in document:
         return tensors[document["tensor"]]
     if "type" in document:
-        cls = _find(document["type"], allowed="bayesprop")
-        return cls(**{k: from_json(v, tensors, argument=argument) for k, v in document["fields"].items()})
+        cls = _find(document["type"], allowed="bayesprop", argument=argument)
+        fields = {k: from_json(v, tensors, argument=argument) for k, v in document["fields"].items()}
+        try:
+            return cls(**fields)
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"the file describes a {cls.__name__} that cannot be made: {error}") from error
     if "mapping" in document:
         return {k: from_json(v, tensors, argument=argument) for k, v in document["mapping"]}
     if "sequence" in document:
@@ -66,18 +73,32 @@ def from_json(document: Any, tensors: Mapping[str, Tensor], *, argument: str = "
     if "dtype" in document:
         return getattr(torch, document["dtype"])
     if "class" in document:
-        return _find(document["class"], allowed="torch")
+        return _find(document["class"], allowed="torch", argument=argument)
     raise CheckpointError(
         f"the file refers to a function of yours, {document.get('unknown')!r}, which a file cannot hold",
         write=f"pass it again: {argument or 'argument'}=...",
     )
 
 
-def _find(path: str, *, allowed: str) -> Any:
+def _find(path: str, *, allowed: str, argument: str) -> type:
+    """A class by its import path. Only classes of `allowed`, and of this library only those that describe something: a
+    file must not be able to call a function."""
     module, _, name = path.partition(":")
     if module.split(".")[0] != allowed:
-        raise CheckpointError(f"the file asks for {path!r}, which is not part of {allowed}")
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
+        raise CheckpointError(
+            f"the file asks for {path!r}, which is not part of {allowed}",
+            write=f"pass it again: {argument or 'argument'}=...",
+        )
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise CheckpointError(
+            f"the file asks for {path!r}, which does not exist here",
+            expected=f"the version of {allowed} that wrote the file, or a later one",
+        ) from error
+    describes = dataclasses.is_dataclass(found) or allowed != "bayesprop"
+    if not isinstance(found, type) or found.__module__ != module or not describes:
+        raise CheckpointError(f"the file asks for {path!r}, which is no description that a file may hold")
     return found

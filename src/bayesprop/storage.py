@@ -22,42 +22,46 @@ from torch import Tensor
 
 from bayesprop.errors import CheckpointError
 
-__all__ = ["read", "write"]
+__all__ = ["digest", "read", "write"]
 
 FORMAT = "bayesprop 1"
 
 
-def _digest(document: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(document.encode())
+def digest(document: str, tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of a text and of tensors with their names, types and shapes."""
+    found = hashlib.sha256(document.encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().contiguous().cpu()
-        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+        found.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def write(path: str | os.PathLike[str], document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
     """Write `document` and `tensors` to `path`; the previous file stays until the new one is complete."""
     target = Path(path)
+    if not target.name:
+        raise CheckpointError("a file needs a name", received=repr(os.fspath(path)), write='"folder/name.bayes"')
     text = json.dumps(document, sort_keys=True)
     # Clones: safetensors refuses tensors that share storage, and views into theta do.
     stored = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        save_file(stored, temporary, {"format": FORMAT, "document": text, "sha256": _digest(text, stored)})
+        save_file(stored, temporary, {"format": FORMAT, "document": text, "sha256": digest(text, stored)})
         with open(temporary, "rb") as handle:
             os.fsync(handle.fileno())
         os.replace(temporary, target)
     except (OSError, SafetensorError) as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         kept = "the previous file is untouched" if target.exists() else "no file was left behind"
         raise CheckpointError(
             f"could not write {target}: {error}",
             expected=f"room on the disk and permission to write; {kept}",
             write="the same call with another path",
         ) from error
+    finally:  # also when a second Ctrl-C comes in the middle; after the rename there is nothing left to remove
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return target
 
 
@@ -73,7 +77,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     try:
         with safe_open(target, framework="pt") as file:
             header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            # Clones: what safetensors returns is the mapped file itself, and would change or vanish with it.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
         raise CheckpointError(
             f"{target} cannot be read: {error}",
@@ -87,7 +92,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
             expected=f"format {FORMAT!r}",
         )
     text = header.get("document", "")
-    if header.get("sha256") != _digest(text, tensors):
+    if header.get("sha256") != digest(text, tensors):
         raise CheckpointError(
             f"{target} is damaged: its checksum does not fit its contents",
             expected="the bytes that were written; take an earlier checkpoint or copy the file again",

@@ -191,3 +191,4 @@ def test_batches_move_as_they_come():
     assert isinstance(inputs, torch.Tensor)
     assert inputs.device.type == targets.device.type == "meta"
     assert repr(stream) == "Stream(DataLoader, num_data=12)"
+    assert (stream.with_num_data(5).num_data, stream.with_num_data(5).device) == (5, stream.device)

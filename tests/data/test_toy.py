@@ -40,6 +40,7 @@ def test_equation_1_moons_lie_on_their_circles():
     assert (two_moons(5).targets == 0).sum() == 3
 
 
+@pytest.mark.statistical
 def test_equation_2_the_curve():
     data = blundell_curve(4000)
     assert isinstance(data.inputs, torch.Tensor)
@@ -62,6 +63,7 @@ def test_equation_2_the_curve():
     assert abs(float(noise.std()) - 0.02) < 5 * 0.02 / math.sqrt(2 * noise.numel())
 
 
+@pytest.mark.statistical
 def test_equation_3_the_gap():
     data = gap_regression(4000)
     assert isinstance(data.inputs, torch.Tensor)

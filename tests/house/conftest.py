@@ -1,7 +1,7 @@
 """What the inspectors look at: every Python file, read and parsed once."""
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ class Source:
 
     path: Path
     name: str
-    text: str
-    tree: ast.Module
+    text: str = field(repr=False)
+    tree: ast.Module = field(repr=False)
 
     @property
     def is_package(self) -> bool:

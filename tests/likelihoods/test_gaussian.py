@@ -4,6 +4,7 @@ from scipy import stats
 from torch.testing import assert_close
 
 from bayesprop.likelihoods import Gaussian
+from bayesprop.likelihoods.gaussian import standard_normal_cdf
 
 OUTPUTS = torch.tensor([-1.0, 0.0, 2.5], dtype=torch.float64)
 TARGETS = torch.tensor([0.3, -4.0, 2.0], dtype=torch.float64)
@@ -14,6 +15,12 @@ def test_density_and_distribution_function_against_scipy():
     assert_close(likelihood.log_prob(OUTPUTS[:, None], TARGETS, {}), torch.from_numpy(frozen.logpdf(TARGETS.numpy())))
     assert_close(likelihood.cdf(OUTPUTS, TARGETS, {}), torch.from_numpy(frozen.cdf(TARGETS.numpy())))
     assert_close(likelihood.variance(OUTPUTS, {}), torch.from_numpy(np.full(3, frozen.std()[0] ** 2)))
+
+
+def test_both_tails_of_the_distribution_function():
+    far = torch.tensor([-30.0, -5.0, 0.0, 5.0, 30.0], dtype=torch.float64)
+    found = standard_normal_cdf(far)
+    assert_close(found, torch.from_numpy(stats.norm.cdf(far.numpy())), rtol=1e-13, atol=0)
 
 
 def test_a_learnt_scale_is_read_from_the_latents():

@@ -10,6 +10,9 @@ def test_whatever_came_becomes_float64():
     for values in ([1, 2], np.array([1, 2], dtype=np.float32), torch.tensor([1, 2])):
         assert floats(values).dtype == torch.float64
     assert floats([0.1]).item() == 0.1
+    frozen = np.arange(3.0)[::-1]
+    frozen.flags.writeable = False
+    assert floats(frozen).tolist() == [2.0, 1.0, 0.0]
     assert not floats(torch.ones(2, requires_grad=True)).requires_grad
 
 

@@ -240,7 +240,7 @@ def _convert(source: Any, num_data: int | None) -> Data | Stream:
     if isinstance(source, Data):
         return source
     if isinstance(source, Stream):
-        return source if num_data is None else Stream(source.batches, num_data, classes=source.classes)
+        return source if num_data is None else source.with_num_data(num_data)
     if isinstance(source, DataLoader):
         return Stream(source, num_data)
     if isinstance(source, tuple):

@@ -65,6 +65,12 @@ class Stream:
         moved.device = torch.device(device)
         return moved
 
+    def with_num_data(self, num_data: int) -> Stream:
+        """The same stream with another N."""
+        made = Stream(self.batches, num_data, classes=self.classes)
+        made.device = self.device
+        return made
+
     def batches_per_epoch(self, batch_size: int | None = None) -> int | None:
         """The number of batches if it is known before they are counted; the batch size is the DataLoader's own."""
         try:

@@ -31,9 +31,10 @@ def blundell_curve(num_data: int = 200, seed: int = 0) -> Data:
 
         y = x + 0.3 sin(2 pi (x + e)) + 0.3 sin(4 pi (x + e)) + e,      x uniform on [0, 0.5]                      (2)
 
-    The paper writes e ~ N(0, 0.02). It is read as a standard deviation of 0.02, as the narrow band of points in its
-    figure 5 shows; a variance of 0.02 would be a deviation of 0.14 and hide the curve. The one e of an example is used
-    in all three places. The paper gives no range of x and no N; its figure has points between about 0 and 0.5.
+    The paper writes e ~ N(0, 0.02) and does not say what 0.02 is. Here it is a standard deviation: a variance of 0.02
+    would be a deviation of 0.14, which moves x by a quarter of a wave of the faster sine and leaves no curve to learn.
+    The one e of an example is used in all three places. The paper gives neither N nor a range of x; the points in its
+    figure 5 lie between about 0 and 0.5, and the axis goes from -0.25 to 1.25.
     """
     generator = np.random.default_rng(_checked(num_data, seed))
     x = generator.uniform(0.0, 0.5, num_data)

@@ -35,6 +35,7 @@ def collapsed_layers(posterior: Posterior) -> list[str]:
     random = model.layout.random
     per_column = model.bound_prior.kl_columns(mean[:, :random], std[:, :random])
     prior_std = model.bound_prior.prior_std()
+    prior_std = None if prior_std is None else prior_std.to(std)
     found = []
     for block in model.layout.of_kind("random"):
         if len(block.shape) < 2:

@@ -52,28 +52,23 @@ def _integers(*values: int) -> list[ctypes.c_int64]:
 
 
 def sample(mean: Tensor, rho: Tensor, keys: Tensor, step: int, stream: int, columns: int) -> Tensor:
-    """Equation (1) for the first `columns` columns of each particle; columns beyond rho are copies of the mean."""
+    """Equation (1) for the first `columns` columns of each particle; columns beyond those are copies of the mean."""
     handle = native.library().handle
     assert handle is not None, "the caller asks explain() first"
     out = torch.empty_like(mean)
     out[:, columns:] = mean[:, columns:]
     for p, (seed, draw) in enumerate(keys.tolist()):
         rows = [_pointer(t[p]) for t in (out, mean, rho)]
-        tail = _integers(seed, draw, step, stream)
-
-        def work(begin: int, end: int, rows=rows, tail=tail) -> None:
-            handle.bayesprop_sample(*rows, ctypes.c_float(1.0), *_integers(begin, end), *tail)
-
-        native.run_split(work, 0, columns)
+        handle.bayesprop_sample(*rows, *_integers(columns), native.threads(columns), *_integers(seed, draw, step, stream))
     return out
 
 
 def adam_update(
     tensors: Sequence[Tensor],
+    gradients: Sequence[Tensor],
     keys: Tensor,
     step: int,
     stream: int,
-    columns: int,
     *,
     family: str,
     parameters: Sequence[float],
@@ -82,23 +77,26 @@ def adam_update(
     likelihood_weight: float,
     kl_weights: Sequence[float],
 ) -> None:
-    """Equation (2), in place, for the first `columns` columns.
+    """Equation (2), in place.
 
-    `tensors`: mean, rho, first and second moment of the mean, first and second moment of rho, dL/dw; each (particles,
-    ...). `adam`: for each particle the eight numbers that native.cpp lists.
+    `tensors`: mean, rho, first and second moment of the mean, first and second moment of rho; each (particles, ...).
+    `gradients`: dL/dw in pieces (particles, columns of the piece), in the order of the columns; the columns that they
+    cover are updated. `adam`: for each particle the eight numbers that native.cpp lists.
     """
     handle = native.library().handle
     assert handle is not None, "the caller asks explain() first"
     number, order = FAMILIES[family]
     code = 0 if closed_form and family == "normal" else number
     constants = _floats(order(*parameters), 4)
+    pieces = [gradient.contiguous() for gradient in gradients]
+    starts = [0]
+    for piece in pieces:
+        starts.append(starts[-1] + piece.shape[1])
+    edges = (ctypes.c_int64 * len(starts))(*starts)
+    shape = (*_integers(len(pieces), starts[-1]), native.threads(starts[-1]))
     for p, (seed, draw) in enumerate(keys.tolist()):
         rows = [_pointer(t[p]) for t in tensors]
-        tail = _integers(seed, draw, step, stream, code)
-        rates = _floats(adam[p], 8)
+        pointers = (ctypes.c_void_p * len(pieces))(*[piece[p].data_ptr() for piece in pieces])
         weights = (ctypes.c_float(likelihood_weight), ctypes.c_float(kl_weights[p]))
-
-        def work(begin: int, end: int, rows=rows, tail=tail, rates=rates, weights=weights) -> None:
-            handle.bayesprop_adam(*rows, *_integers(begin, end), *tail, constants, rates, *weights)
-
-        native.run_split(work, 0, columns)
+        tail = _integers(seed, draw, step, stream, code)
+        handle.bayesprop_adam(*rows, pointers, edges, *shape, *tail, constants, _floats(adam[p], 8), *weights)

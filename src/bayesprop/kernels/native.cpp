@@ -1,7 +1,7 @@
 // CPU bodies of the fused operations. Their definitions, in plain torch, stand in the Python file of the same operation.
 //
-// Compiled on first use by kernels/native.py. Every function works on columns [begin, end) so that a caller may split a row
-// over threads; `begin` is a multiple of 4, because one call of Philox4x32-10 yields the noise of four columns.
+// Compiled on first use by kernels/native.py. One call of Philox4x32-10
+// yields the noise of four neighbouring columns.
 #include <cmath>
 #include <cstdint>
 
@@ -65,13 +65,18 @@ inline void normal_chunk(float* out, int64_t first_block, int blocks, const Key&
   }
 }
 
-// Calls visit(noise, begin, count) for consecutive runs of at most 4 * CHUNK columns.
-template <class Visit> void over_noise(int64_t begin, int64_t end, const Key& key, Visit visit) {
-  alignas(64) float noise[4 * CHUNK];
-  for (int64_t at = begin; at < end; at += 4 * CHUNK) {
-    const int count = int(end - at < 4 * CHUNK ? end - at : 4 * CHUNK);
-    normal_chunk(noise, at / 4, (count + 3) / 4, key);
-    visit(noise, at, count);
+// Calls visit(noise, column, count) for runs of at most 4 * CHUNK columns that cover [begin, end). The same thread gets the
+// same columns every time, so that they stay in its cache. The threads are those of torch's own OpenMP runtime.
+template <class Visit> void over_noise(int64_t begin, int64_t end, int64_t threads, const Key& key, const Visit& visit) {
+  const int64_t length = 4 * CHUNK, first = begin / length, last = (end + length - 1) / length;
+#pragma omp parallel for num_threads(int(threads)) schedule(static) if (threads > 1)
+  for (int64_t chunk = first; chunk < last; ++chunk) {
+    alignas(64) float noise[4 * CHUNK];
+    const int64_t low = chunk * length < begin ? begin : chunk * length;
+    const int64_t high = (chunk + 1) * length < end ? (chunk + 1) * length : end;
+    const int64_t block = low / 4;
+    normal_chunk(noise, block, int((high + 3) / 4 - block), key);
+    visit(noise + (low - 4 * block), low, int(high - low));
   }
 }
 
@@ -83,7 +88,7 @@ inline Scale scale_of(float rho) {
   return {(rho > 0.0f ? rho : 0.0f) + log1p, rho > 0.0f ? inverse : e * inverse};
 }
 
-// d log p / dw of the closed-form families; p[] are the family's parameters as kernels/bayes_by_backprop.py orders them.
+// d log p / dw of the closed-form families; p[] are the family's parameters as kernels/mean_field.py orders them.
 struct Normal { float loc, precision; float operator()(float w) const { return (loc - w) * precision; } };
 struct Flat { float operator()(float) const { return 0.0f; } };
 struct Laplace {
@@ -114,35 +119,57 @@ struct Adam {
   }
 };
 
+// dL/dw of all columns, as the pieces in which the network's parameters have it: piece i covers [starts[i], starts[i + 1]).
+struct Pieces {
+  const float* const* pointers;
+  const int64_t* starts;
+  int64_t count;
+};
+
+struct Columns {
+  float *mean, *rho, *mean_first, *mean_second, *rho_first, *rho_second;
+};
+
 template <class Score>
-void update(float* __restrict mean, float* __restrict rho, float* __restrict mm, float* __restrict mv, float* __restrict rm,
-            float* __restrict rv, const float* __restrict gradient, int64_t begin, int64_t end, const Key& key, const Score score,
-            const Adam adam_mean, const Adam adam_rho, const float likelihood_weight, const float kl_weight, const bool exact,
-            const Normal normal) {
-  alignas(64) float noise[4 * CHUNK];
-  for (int64_t at = begin; at < end; at += 4 * CHUNK) {
-    const int count = int(end - at < 4 * CHUNK ? end - at : 4 * CHUNK);
-    normal_chunk(noise, at / 4, (count + 3) / 4, key);
-    if (exact) {
+void update_run(float* __restrict mean, float* __restrict rho, float* __restrict mm, float* __restrict mv, float* __restrict rm,
+                float* __restrict rv, const float* __restrict gradient, const float* __restrict noise, int count,
+                const Score score, const Adam adam_mean, const Adam adam_rho, const float likelihood_weight,
+                const float kl_weight, const bool exact, const Normal normal) {
+  if (exact) {
 #pragma omp simd
-      for (int i = 0; i < count; ++i) {
-        const int64_t c = at + i;
-        const Scale s = scale_of(rho[c]);
-        const float g = gradient[c] * likelihood_weight;
-        adam_rho(rho[c], rm[c], rv[c], (g * noise[i] + kl_weight * (s.std * normal.precision - 1.0f / s.std)) * s.slope);
-        adam_mean(mean[c], mm[c], mv[c], g - kl_weight * normal(mean[c]));
-      }
-    } else {
+    for (int i = 0; i < count; ++i) {
+      const Scale s = scale_of(rho[i]);
+      const float g = gradient[i] * likelihood_weight;
+      adam_rho(rho[i], rm[i], rv[i], (g * noise[i] + kl_weight * (s.std * normal.precision - 1.0f / s.std)) * s.slope);
+      adam_mean(mean[i], mm[i], mv[i], g - kl_weight * normal(mean[i]));
+    }
+  } else {
 #pragma omp simd
-      for (int i = 0; i < count; ++i) {
-        const int64_t c = at + i;
-        const Scale s = scale_of(rho[c]);
-        const float g = gradient[c] * likelihood_weight - kl_weight * score(mean[c] + s.std * noise[i]);
-        adam_rho(rho[c], rm[c], rv[c], (g * noise[i] - kl_weight / s.std) * s.slope);
-        adam_mean(mean[c], mm[c], mv[c], g);
-      }
+    for (int i = 0; i < count; ++i) {
+      const Scale s = scale_of(rho[i]);
+      const float g = gradient[i] * likelihood_weight - kl_weight * score(mean[i] + s.std * noise[i]);
+      adam_rho(rho[i], rm[i], rv[i], (g * noise[i] - kl_weight / s.std) * s.slope);
+      adam_mean(mean[i], mm[i], mv[i], g);
     }
   }
+}
+
+template <class Score>
+void update(const Columns c, const Pieces pieces, int64_t columns, int64_t threads, const Key& key, const Score score,
+            const Adam adam_mean, const Adam adam_rho, const float likelihood_weight, const float kl_weight, const bool exact,
+            const Normal normal) {
+  over_noise(0, columns, threads, key, [=](const float* noise, int64_t at, int count) {
+    int64_t piece = 0;
+    while (pieces.starts[piece + 1] <= at) ++piece;
+    for (const int64_t end = at + count; at < end; ++piece) {
+      const int64_t stop = pieces.starts[piece + 1] < end ? pieces.starts[piece + 1] : end;
+      update_run(c.mean + at, c.rho + at, c.mean_first + at, c.mean_second + at, c.rho_first + at, c.rho_second + at,
+                 pieces.pointers[piece] + (at - pieces.starts[piece]), noise, int(stop - at), score, adam_mean, adam_rho,
+                 likelihood_weight, kl_weight, exact, normal);
+      noise += stop - at;
+      at = stop;
+    }
+  });
 }
 
 }  // namespace
@@ -158,30 +185,32 @@ void bayesprop_bits(int64_t* out, int64_t count, int64_t seed, int64_t draw, int
   }
 }
 
-void bayesprop_normal(float* out, int64_t begin, int64_t end, int64_t seed, int64_t draw, int64_t step, int64_t stream) {
-  over_noise(begin, end, make_key(seed, draw, step, stream), [&](const float* noise, int64_t at, int count) {
-    for (int i = 0; i < count; ++i) out[at + i] = noise[i];
+void bayesprop_normal(float* out, int64_t count, int64_t threads, int64_t seed, int64_t draw, int64_t step, int64_t stream) {
+  over_noise(0, count, threads, make_key(seed, draw, step, stream), [=](const float* noise, int64_t at, int run) {
+    for (int i = 0; i < run; ++i) out[at + i] = noise[i];
   });
 }
 
-void bayesprop_sample(float* out, const float* mean, const float* rho, float sign, int64_t begin, int64_t end, int64_t seed,
+void bayesprop_sample(float* out, const float* mean, const float* rho, int64_t count, int64_t threads, int64_t seed,
                       int64_t draw, int64_t step, int64_t stream) {
-  over_noise(begin, end, make_key(seed, draw, step, stream), [=](const float* noise, int64_t at, int count) {
+  over_noise(0, count, threads, make_key(seed, draw, step, stream), [=](const float* noise, int64_t at, int run) {
 #pragma omp simd
-    for (int i = 0; i < count; ++i) out[at + i] = mean[at + i] + sign * scale_of(rho[at + i]).std * noise[i];
+    for (int i = 0; i < run; ++i) out[at + i] = mean[at + i] + scale_of(rho[at + i]).std * noise[i];
   });
 }
 
-// family: 0 normal (closed form), 1 normal (Monte Carlo), 2 laplace, 3 student_t, 4 scale_mixture, 5 flat.
+// family: 0 normal (closed form), 1 normal (Monte Carlo), 2 laplace, 3 student_t, 4 scale_mixture, 5 flat; p: its numbers.
 // a: rate of the means, rate of rho, beta1, beta2, epsilon, correction1, correction2, decay of the means.
-void bayesprop_adam(float* mean, float* rho, float* mm, float* mv, float* rm, float* rv, const float* gradient,
-                    int64_t begin, int64_t end, int64_t seed, int64_t draw, int64_t step, int64_t stream, int64_t family,
-                    const float* p, const float* a, float likelihood_weight, float kl_weight) {
+void bayesprop_adam(float* mean, float* rho, float* mean_first, float* mean_second, float* rho_first, float* rho_second,
+                    const float* const* gradients, const int64_t* starts, int64_t pieces, int64_t columns, int64_t threads,
+                    int64_t seed, int64_t draw, int64_t step, int64_t stream, int64_t family, const float* p, const float* a,
+                    float likelihood_weight, float kl_weight) {
   const Key key = make_key(seed, draw, step, stream);
   const Adam am{a[0], a[2], a[3], a[4], a[5], a[6], a[7]}, ar{a[1], a[2], a[3], a[4], a[5], a[6], 1.0f};
   const Normal n{p[0], p[1]};
-#define RUN(score, exact) \
-  update(mean, rho, mm, mv, rm, rv, gradient, begin, end, key, score, am, ar, likelihood_weight, kl_weight, exact, n)
+  const Columns c{mean, rho, mean_first, mean_second, rho_first, rho_second};
+  const Pieces g{gradients, starts, pieces};
+#define RUN(score, exact) update(c, g, columns, threads, key, score, am, ar, likelihood_weight, kl_weight, exact, n)
   switch (family) {
     case 0: RUN(n, true); break;
     case 1: RUN(n, false); break;

@@ -14,19 +14,18 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-__all__ = ["Library", "library", "run_split", "status"]
+__all__ = ["Library", "library", "status", "threads"]
 
 SOURCE = Path(__file__).with_name("native.cpp")
 # -ffast-math lets the compiler use vector versions of log, exp, sin and cos. It is given to the compiler and not to the
 # linker: the linker would add start-up code that switches off denormal numbers for the whole process.
-COMPILE = ("-O3", "-march=native", "-ffast-math", "-fopenmp-simd", "-fPIC", "-std=c++17", "-c")
-SPLIT = 65_536  # columns below which a second thread costs more than it brings
+COMPILE = ("-O3", "-march=native", "-ffast-math", "-fopenmp", "-fPIC", "-std=c++17", "-c")
+SPLIT = 32_768  # columns below which a second thread costs more than it brings
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,21 @@ def _cache() -> Path:
     return Path(root) / "bayesprop" / "native"
 
 
+def _openmp() -> str:
+    """Torch's own OpenMP runtime: a second one would keep threads of its own, which fight with torch's for the cores."""
+    folder = Path(torch.__file__).parent
+    found = [*sorted(folder.glob("lib/libgomp*.so*")), *sorted(folder.parent.glob("torch.libs/libgomp*.so*"))]
+    return str(found[0]) if found else "-lgomp"
+
+
 def _build(compiler: str, target: Path) -> None:
     """Compile into a folder of our own, then rename: two processes that build at once do not see half a file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         item, shared = Path(folder) / "native.o", Path(folder) / "native.so"
-        for command in (
-            [compiler, *COMPILE, str(SOURCE), "-o", str(item)],
-            [compiler, "-shared", str(item), "-lm", "-o", str(shared)],
-        ):
+        compile_command = [compiler, *COMPILE, str(SOURCE), "-o", str(item)]
+        link_command = [compiler, "-shared", str(item), _openmp(), "-lm", "-o", str(shared)]
+        for command in (compile_command, link_command):
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
         os.replace(shared, target)
 
@@ -70,6 +75,7 @@ def library() -> Library:
     compiler = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
     if compiler is None:
         return Library(None, "no C++ compiler (g++, c++ or clang++) is on the PATH")
+    recipe = " ".join((compiler, *COMPILE, _openmp(), _cpu()))
     name = hashlib.sha256(SOURCE.read_bytes() + " ".join((compiler, *COMPILE)).encode() + _cpu().encode()).hexdigest()[
         :16
     ]
@@ -92,22 +98,6 @@ def status() -> str:
     return found.reason if found.handle else f"plain torch: {found.reason}"
 
 
-@functools.cache
-def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="bayesprop")
-
-
-def run_split(function, begin: int, end: int) -> None:
-    """Call function(begin, end) over column ranges, on as many threads as torch uses; ranges start at multiples of
-    4."""
-    workers = min(torch.get_num_threads(), max(1, (end - begin) // SPLIT))
-    if workers == 1:
-        function(begin, end)
-        return
-    step = -(-(end - begin) // workers)
-    step += -step % 4
-    edges = [*range(begin, end, step), end]
-    futures = [_pool(workers).submit(function, low, high) for low, high in zip(edges[1:], edges[2:])]
-    function(edges[0], edges[1])
-    for future in futures:
-        future.result()
+def threads(columns: int) -> ctypes.c_int64:
+    """How many of torch's threads a pass over so many columns is worth."""
+    return ctypes.c_int64(min(torch.get_num_threads(), max(1, columns // SPLIT)))

@@ -84,14 +84,12 @@ def _normal(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     if handle is None:
         return normal_definition(keys, step, stream, count)
     out = torch.empty(*keys.shape[:-1], count, dtype=torch.float32)
+    if count == 0:
+        return out
     for row, (seed, draw) in zip(out.view(-1, count), keys.reshape(-1, 2).tolist(), strict=True):
-        pointer = native.ctypes.c_void_p(row.data_ptr())
         tail = [native.ctypes.c_int64(v) for v in (seed, draw, step, stream)]
-
-        def work(begin: int, end: int, pointer=pointer, tail=tail) -> None:
-            handle.bayesprop_normal(pointer, native.ctypes.c_int64(begin), native.ctypes.c_int64(end), *tail)
-
-        native.run_split(work, 0, count)
+        pointer, length = native.ctypes.c_void_p(row.data_ptr()), native.ctypes.c_int64(count)
+        handle.bayesprop_normal(pointer, length, native.threads(count), *tail)
     return out
 
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from bayesprop.distributions import normal
 from bayesprop.errors import DataError
+from bayesprop.likelihoods.gaussian import standard_normal_cdf
 from bayesprop.likelihoods.likelihood import Likelihood, Task, compact, same_rows, sum_targets, widen
 from bayesprop.likelihoods.regression import check_shapes, finite_targets
 
@@ -71,7 +71,7 @@ class HeteroscedasticGaussian(Likelihood):
 
     def cdf(self, outputs: Tensor, values: Tensor, latents: Mapping[str, Tensor]) -> Tensor:
         mean, scale = self._moments(outputs)
-        return torch.special.ndtr((values - mean) / scale)
+        return standard_normal_cdf((values - mean) / scale)
 
     def sample(self, outputs: Tensor, latents: Mapping[str, Tensor]) -> Tensor:
         mean, scale = self._moments(outputs)

@@ -20,7 +20,8 @@ def as_tensor(values: Any) -> Tensor:
     """A tensor without history, where the values are and in their own dtype; Python's floats are float64."""
     if isinstance(values, Tensor):
         return values.detach()
-    return torch.from_numpy(np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values))
+    array = values.to_numpy() if hasattr(values, "to_numpy") else values
+    return torch.from_numpy(np.array(array, order="C"))  # a copy: torch takes neither read-only nor reversed arrays
 
 
 def floats(values: Any) -> Tensor:

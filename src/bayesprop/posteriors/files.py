@@ -7,7 +7,6 @@ and loading into a network whose fixed parameters differ is refused.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -20,16 +19,17 @@ from bayesprop.errors import CheckpointError
 from bayesprop.model import Model
 from bayesprop.posteriors.posterior import Context, Posterior, posterior_classes
 
-__all__ = ["load", "save"]
+__all__ = ["describe_fixed", "load", "save"]
+
+# What a model has learnt about its network by running it, and must know to predict.
+BEHAVIOUR = ("vectorised", "draws_globally", "vmap_failure")
 
 
-def _fixed_checksum(model: Model) -> str:
-    digest = hashlib.sha256()
+def describe_fixed(model: Model) -> dict[str, Any]:
+    """The parameters that keep their values: their names, and a checksum in place of the values."""
     parameters = dict(model.network.named_parameters())
-    for name in model.fixed_names:
-        digest.update(name.encode())
-        digest.update(parameters[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+    values = {name: parameters[name] for name in model.fixed_names}
+    return {"names": list(values), "sha256": storage.digest("", values)}
 
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
@@ -41,7 +41,8 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "kind": "posterior",
         "class": type(posterior).__name__,
         "layout": model.layout.to_json(),
-        "fixed": {"names": list(model.fixed_names), "sha256": _fixed_checksum(model)},
+        "fixed": describe_fixed(model),
+        "behaviour": {name: getattr(model, name) for name in BEHAVIOUR},
         "prior": specification.to_json(model.prior, tensors, "prior"),
         "likelihood": specification.to_json(model.likelihood, tensors, "likelihood"),
         "random": specification.to_json(model.random_patterns, tensors, "random"),
@@ -96,20 +97,22 @@ def load(
         raise CheckpointError(
             f"{path} does not fit this network: {error}", expected="the network that was trained"
         ) from error
-    differences = model.layout.differences(document["layout"])
+    differences = model.layout.differences(document["layout"]) + _buffer_differences(model, tensors)
     if differences:
         raise CheckpointError(
             f"{path} does not fit this network",
             received="; ".join(differences[:8]),
             expected="the network that was trained",
         )
-    if document["fixed"] != {"names": list(model.fixed_names), "sha256": _fixed_checksum(model)}:
+    if document["fixed"] != describe_fixed(model):
         raise CheckpointError(
             f"{path} was trained around other fixed parameters",
             received=f"values of {', '.join(model.fixed_names) or 'none'} that differ from those in training",
             expected="the network with the same fixed weights loaded",
             write="network.load_state_dict(pretrained); bp.load(path, network=network)",
         )
+    for name in BEHAVIOUR:
+        setattr(model, name, document["behaviour"][name])
     device = model.device
 
     def part(prefix: str) -> dict[str, Tensor]:
@@ -125,8 +128,28 @@ def load(
         _method(document["method"], tensors),
         document["history"],
     )
-    cls = posterior_classes()[document["class"]]
+    cls = posterior_classes().get(document["class"])
+    if cls is None:
+        raise CheckpointError(
+            f"{path} holds a posterior of a kind that is not known here",
+            received=document["class"],
+            expected=f"one of {', '.join(sorted(posterior_classes()))}; import the module that defines it first",
+        )
     return cls.from_tensors(model, part("posterior."), part("buffer."), context)
+
+
+def _buffer_differences(model: Model, tensors: dict[str, Tensor]) -> list[str]:
+    """What differs between the network's buffers and those of the file, which have a leading particle axis."""
+    theirs = {n.removeprefix("buffer."): list(t.shape[1:]) for n, t in tensors.items() if n.startswith("buffer.")}
+    mine = {name: list(buffer.shape) for name, buffer in model.buffers.items()}
+    lines = [f"the buffer {name} is in the file, not in the network" for name in theirs.keys() - mine.keys()]
+    lines += [f"the buffer {name} is in the network, not in the file" for name in mine.keys() - theirs.keys()]
+    lines += [
+        f"the buffer {name}: {mine[name]} in the network, {theirs[name]} in the file"
+        for name in mine.keys() & theirs.keys()
+        if mine[name] != theirs[name]
+    ]
+    return sorted(lines)
 
 
 def _method(document: Any, tensors: dict[str, Tensor]) -> Any:

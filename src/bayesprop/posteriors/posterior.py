@@ -17,16 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from bayesprop import data as data_room
+from bayesprop.data import Data, as_inputs
 from bayesprop.errors import CapabilityError, ConfigurationError
 from bayesprop.model import Model
+from bayesprop.posteriors.outputs import check_features, checked_draws, outputs
 from bayesprop.prediction import Prediction
+from bayesprop.prediction.chunks import Source
 from bayesprop.rng import Rng
 
 __all__ = ["Context", "Posterior", "posterior_classes"]
-
-WEIGHT_BUDGET = 64_000_000  # floats of sampled weights held at a time while predicting
-ACTIVATION_BUDGET = 64_000_000  # floats of one layer's outputs held at a time while predicting
 
 
 @dataclass
@@ -73,8 +72,7 @@ class Posterior(ABC):
     def particles(self) -> int:
         return next(iter(self.tensors().values())).shape[0]
 
-    # -- capabilities
-    # ---------------------------------------------------------------------------------------------------
+    # -- capabilities -------------------------------------------------------------------------------------------------
 
     def needs(self, capability: str, purpose: str) -> None:
         """Refuse `purpose` if this posterior lacks the capability."""
@@ -119,8 +117,7 @@ class Posterior(ABC):
         found = found.reshape(-1, *block.shape)
         return found[0] if self.particles == 1 else found
 
-    # -- draws, by name and as functions
-    # --------------------------------------------------------------------------------
+    # -- draws, by name and as functions ------------------------------------------------------------------------------
 
     def rng(self, seed: int) -> Rng:
         """Noise for predictions: one stream for each particle, apart from all training noise."""
@@ -128,7 +125,7 @@ class Posterior(ABC):
 
     def sample(self, draws: int = 1, *, seed: int = 0) -> dict[str, Tensor]:
         """Draws of all parameters by name, (particles * draws, *shape); latents on their own scale."""
-        theta = self.draw(self.rng(seed), draws).flatten(0, 1)
+        theta = self.draw(self.rng(seed), checked_draws(draws, "sample")).flatten(0, 1)
         named = self.model.weights(theta)
         for latent in self.model.latents:
             named[latent.name] = latent.constrain(theta[:, self.model.layout.by_name[latent.name].columns])
@@ -138,60 +135,57 @@ class Posterior(ABC):
         """What the posterior says about new inputs: a `Prediction`, on the scale of the data that it was fitted to.
 
         Outputs are computed in pieces over rows and draws, when they are asked for; the same seed gives the same draws.
+        With `original_scale=False` inputs, targets and labels are those that the network sees: standardised, and
+        numbered from 0.
         """
-        if draws < 1:
-            raise ConfigurationError(
-                "predict: draws must be at least 1", received=f"{draws}", write="posterior.predict(x, draws=100)"
-            )
-        raw = data_room.as_inputs(inputs)
-        scaling = self.context.scaling
-        ready = self.model.prepare_inputs(scaling.scale_inputs(raw) if scaling is not None and original_scale else raw)
+        context, draws = self.context, checked_draws(draws, "predict")
+        if isinstance(inputs, Data):
+            inputs = inputs.original()[0] if original_scale else inputs.inputs
+        raw = as_inputs(inputs)
+        scaling = context.scaling if original_scale else None
+        if scaling is not None:
+            check_features(raw, scaling)
+            raw = scaling.scale_inputs(raw)
+        ready = self.model.prepare_inputs(raw)
         each = -(-draws // self.particles)
-        length = pytree.tree_leaves(ready)[0].shape[0]
         return Prediction(
-            lambda: self._outputs(ready, length, each, seed),
+            self.outputs(ready, each, seed=seed),
             self.model.likelihood,
-            scaling=scaling if original_scale else None,
-            classes=self.context.classes,
+            scaling=scaling,
+            classes=context.classes if original_scale else None,
             seed=seed,
-            inputs_length=length,
+            inputs_length=pytree.tree_leaves(ready)[0].shape[0],
             draws=each * self.particles,
         )
 
-    @torch.no_grad()
-    def _outputs(
-        self, inputs: Any, length: int, draws: int, seed: int
-    ) -> Iterator[tuple[slice, Tensor, dict[str, Tensor]]]:
-        """Chunks of rows: (rows, outputs (particles * draws, rows, ...), latents), for all draws at once."""
-        model, rng = self.model, self.rng(seed)
-        model.set_mode(False)
-        group = max(1, min(draws, WEIGHT_BUDGET // (self.particles * model.layout.size)))
-        width = model.widest_layer(pytree.tree_map(lambda t: t[:1], inputs))
-        rows = max(1, ACTIVATION_BUDGET // (self.particles * group * width))
-        held = self.draw(rng, draws) if group == draws else None
-        for start in range(0, length, rows):
-            part = slice(start, min(start + rows, length))
-            piece = pytree.tree_map(lambda t, part=part: t[part], inputs)
-            outputs, latents = [], []
-            for first in range(0, draws, group):
-                theta = held if held is not None else self.draw(rng, min(group, draws - first), first)
-                outputs.append(model.outputs(theta, self.buffers, piece))
-                latents.append(model.latent_values(theta))
-            joined = {name: torch.cat([part[name] for part in latents], 1).flatten(0, 1) for name in latents[0]}
-            yield part, torch.cat(outputs, 1).flatten(0, 1), joined
+    def outputs(self, inputs: Any, draws: int, *, seed: int = 0) -> Source:
+        """Outputs of the network for prepared inputs and all draws, as `posteriors.outputs` says."""
+        return outputs(self, inputs, draws, seed)
 
     def at_mean(self) -> Posterior:
-        """Deterministic mode: all mass at the posterior mean."""
+        """Deterministic mode: all mass where every weight and every scale has its posterior mean."""
         from bayesprop.posteriors.delta import Delta
 
         self.needs("moments", "at_mean()")
-        return Delta(self.model, self.moments()[0], self.buffers, copy.copy(self.context))
+        return Delta(self.model, self._centre(), self.buffers, copy.copy(self.context))
 
     def mean_network(self, particle: int = 0) -> nn.Module:
         """A copy of the user's network with the posterior means as weights: an ordinary module, to export or to
         compile."""
         self.needs("moments", "mean_network()")
-        return self.network_with(self.moments()[0][particle], particle)
+        return self.network_with(self._centre()[self._member(particle)], particle)
+
+    def _centre(self) -> Tensor:
+        """The rows of theta that stand for the means.
+
+        A scale's mean is exp(m + s^2 / 2) in its column's m and s. A weight with a non-centred prior, loc + scale * z,
+        then has its mean where z has its own.
+        """
+        mean, std = self.moments()
+        centre = mean.clone()
+        for block in self.model.layout.of_kind("latent"):
+            centre[:, block.columns] += 0.5 * std[:, block.columns].square()
+        return centre
 
     def network_with(self, theta: Tensor, particle: int = 0) -> nn.Module:
         """A copy of the user's network with the weights of one row of theta, in evaluation mode."""
@@ -205,8 +199,18 @@ class Posterior(ABC):
                 buffer.copy_(self.buffers[name][particle])
         return network
 
+    def _member(self, particle: int) -> int:
+        if not 0 <= particle < self.particles:
+            raise ConfigurationError(
+                "this posterior has no such particle",
+                received=f"{particle}",
+                expected=f"0 to {self.particles - 1}",
+            )
+        return particle
+
     def member(self, particle: int) -> Posterior:
         """One particle of a population as a posterior of its own."""
+        self._member(particle)
         keep = {n: t[particle : particle + 1] for n, t in self.tensors().items()}
         buffers = {n: b[particle : particle + 1] for n, b in self.buffers.items()}
         return self.from_tensors(self.model, keep, buffers, copy.copy(self.context))

@@ -16,13 +16,11 @@ import torch
 from torch import Tensor
 
 from bayesprop.likelihoods import Likelihood
+from bayesprop.prediction import roots
 from bayesprop.prediction.moments import per_draw
 
 __all__ = ["cdf", "entropy", "log_prob", "quantiles", "quantiles_over_draws", "sample"]
 
-# Doublings of a bracket and halvings of it. 2^64 standard deviations hold every level that float64 can name for a
-# Gaussian, and heavier tails down to levels of 1e-19 (Cauchy); 90 halvings shrink the widest bracket below TOLERANCE.
-_DOUBLINGS, _HALVINGS = 64, 100
 # In standard deviations of the row: far below what float32, the usual dtype of a prediction, can show.
 TOLERANCE = 1e-9
 
@@ -41,7 +39,7 @@ def cdf(likelihood: Likelihood, outputs: Tensor, values: Tensor, latents: Mappin
 def quantiles(
     likelihood: Likelihood, outputs: Tensor, latents: Mapping[str, Tensor], levels: Sequence[float]
 ) -> Tensor:
-    """The y at which (2) reaches each level: (levels, rows, ...), by bracketing and bisection in float64.
+    """The y at which (2) reaches each level: (levels, rows, ...), by bracketing and closing in, in float64.
 
     For counts the smallest whole number with P(Y <= y) >= level. A row whose outputs are not finite gets nan.
     """
@@ -50,32 +48,21 @@ def quantiles(
     spread = per_draw(likelihood.variance, outputs, latents).mean(0).sqrt()
     # A Student-t with few degrees of freedom has no variance; any positive step does to start with.
     spread = torch.where(torch.isfinite(spread) & (spread > 0), spread, torch.ones_like(spread))
-    wanted = centres.new_tensor(list(levels)).reshape(-1, *[1] * spread.dim())
+    # Next to a large number, float64 itself is coarser than a billionth of a deviation.
+    tolerance = TOLERANCE * spread + 1e-15 * centres.abs().amax(0)
+    found = []
+    for level in levels:
 
-    def below(values: Tensor) -> Tensor:
-        return torch.stack([cdf(likelihood, outputs, value, latents) for value in values]) < wanted
+        def excess(values: Tensor, level: float = level) -> Tensor:
+            return cdf(likelihood, outputs, values, latents) - level
 
-    low = (centres.amin(0) - spread).expand(len(levels), *spread.shape).clone()
-    high = (centres.amax(0) + spread).expand_as(low).clone()
-    step = spread.expand_as(low).clone()
-    for _ in range(_DOUBLINGS):
-        too_high, too_low = ~below(low), below(high)
-        if not bool((too_high | too_low).any()):
-            break
-        low, high = torch.where(too_high, low - step, low), torch.where(too_low, high + step, high)
-        step = 2 * step
-    found = below(low) & ~below(high) & torch.isfinite(low) & torch.isfinite(high)
-    whole = likelihood.task == "count"
-    close = (TOLERANCE * spread).clamp(max=0.5) if whole else TOLERANCE * spread
-    for _ in range(_HALVINGS):
-        if not bool((found & (high - low > close)).any()):
-            break
-        middle = 0.5 * (low + high)
-        left = below(middle)
-        low, high = torch.where(left, middle, low), torch.where(left, high, middle)
-    # P(Y <= y) of a count jumps at the whole number that `high` comes down to and never passes.
-    answer = high.floor() if whole else 0.5 * (low + high)
-    return torch.where(found, answer, torch.full_like(answer, torch.nan))
+        low, high, inside = roots.bracket(excess, centres.amin(0) - spread, centres.amax(0) + spread, spread)
+        if likelihood.task == "count":
+            answer = roots.whole(excess, low, high)
+        else:
+            answer = roots.continuous(excess, low, high, tolerance)
+        found.append(torch.where(inside, answer, torch.full_like(answer, torch.nan)))
+    return torch.stack(found)
 
 
 def quantiles_over_draws(values: Tensor, levels: Sequence[float]) -> Tensor:
@@ -83,7 +70,8 @@ def quantiles_over_draws(values: Tensor, levels: Sequence[float]) -> Tensor:
 
     As `torch.quantile`, which takes no more than 2^24 numbers.
     """
-    ordered = values.sort(0).values
+    # Sorting contiguous numbers is twice as fast as sorting along a dimension of long strides.
+    ordered = values.movedim(0, -1).contiguous().sort(-1).values.movedim(-1, 0)
     position = torch.tensor(list(levels), dtype=torch.float64, device=values.device) * (values.shape[0] - 1)
     lower = position.floor().long()
     upper = (lower + 1).clamp(max=values.shape[0] - 1)

@@ -8,9 +8,10 @@ A network is looked at once per mode, and gets new weights for every forward pas
     torch.func.functional_call(network, weights, inputs)
 """
 
+from bayesprop.random_weights.draw import NoiseSource
 from bayesprop.random_weights.estimators import Estimator, Flipout, LocalReparameterization, SharedWeights
 from bayesprop.random_weights.plan import Evaluation, Use, make_plan, randomize, trace
-from bayesprop.random_weights.random_weight import NoiseSource, RandomWeight
+from bayesprop.random_weights.random_weight import RandomWeight
 
 __all__ = [
     "Estimator",

@@ -25,7 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bayesprop.random_weights.random_weight import Draw, Function, RandomWeight, Rule
+from bayesprop.random_weights.draw import Draw
+from bayesprop.random_weights.random_weight import Function, RandomWeight, Rule
 
 __all__ = ["Form", "Operation", "draw_of", "mean_of", "read", "rules"]
 

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from bayesprop import rng
 from bayesprop.random_weights import operations
+from bayesprop.random_weights.draw import NoiseSource, sample
 from bayesprop.random_weights.estimators import Estimator, RuleName
 from bayesprop.random_weights.operations import Operation
-from bayesprop.random_weights.random_weight import Function, NoiseSource, RandomWeight, Rule, random_weights, sample
+from bayesprop.random_weights.random_weight import Function, RandomWeight, Rule, random_weights
 
 __all__ = ["Evaluation", "Use", "make_plan", "randomize", "trace"]
 

@@ -15,19 +15,16 @@ sees the same weights at all time steps, and no rule is ever needed for an answe
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bayesprop.errors import CapabilityError
-from bayesprop.kernels import noise as counter
-from bayesprop.rng import Stream
+from bayesprop.random_weights.draw import Draw, NoiseSource
 
-__all__ = ["Draw", "Function", "NoiseSource", "RandomWeight", "Rule", "materialize", "random_weights", "sample"]
+__all__ = ["Function", "RandomWeight", "Rule", "materialize", "random_weights"]
 
 Function = Callable[..., Any]  # a torch function, as `__torch_function__` sees it
 Rule = Callable[..., Any]  # takes the function's own arguments; returns its answer, or NotImplemented
@@ -35,18 +32,7 @@ Rule = Callable[..., Any]  # takes the function's own arguments; returns its ans
 # What a tensor says of itself without its numbers being looked at.
 _GETTERS = (
     *("shape", "dtype", "device", "layout", "ndim", "itemsize", "nbytes", "requires_grad", "is_leaf", "grad_fn"),
-    *(
-        "grad",
-        "is_cuda",
-        "is_cpu",
-        "is_meta",
-        "is_mps",
-        "is_xpu",
-        "is_sparse",
-        "is_sparse_csr",
-        "is_quantized",
-        "is_nested",
-    ),
+    *("grad", "is_cuda", "is_cpu", "is_meta", "is_mps", "is_xpu", "is_sparse", "is_quantized", "is_nested"),
 )
 _METHODS = (
     *("size", "dim", "ndimension", "numel", "nelement", "element_size", "stride", "get_device", "is_contiguous"),
@@ -61,97 +47,6 @@ _TRANSPOSITIONS: frozenset[Function] = frozenset(
     [getattr(Tensor, name).__get__ for name in ("T", "mT")]
     + [getattr(owner, name) for owner in (Tensor, torch) for name in ("t", "transpose", "swapaxes", "swapdims")]
 )
-
-
-def sample(mean: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
-    """Equation (1)."""
-    return torch.addcmul(mean, scale, noise)
-
-
-@dataclass
-class NoiseSource:
-    """The activation noise of one forward pass: request k uses the stream ACTIVATION + k of the key at this step.
-
-    `key` is an int64 tensor (seed, draw) of shape (2,); under vmap it may be batched, and so is the noise then. A
-    request that was reserved can be served again with the same numbers (activation checkpointing runs a forward
-    pass twice).
-    """
-
-    key: Tensor
-    step: int = 0
-    requests: int = 0
-
-    def reserve(self) -> int:
-        """The number of a new request."""
-        self.requests += 1
-        return self.requests - 1
-
-    def normal(self, shape: Sequence[int], dtype: torch.dtype, request: int | None = None) -> Tensor:
-        """Standard normal noise; the next request if none is named."""
-        number = self.reserve() if request is None else request
-        count = math.prod(shape)
-        drawn = counter.normal(self.key, self.step, int(Stream.ACTIVATION) + number, max(count, 1))
-        return drawn[:count].reshape(*shape).to(dtype)
-
-    def signs(self, shape: Sequence[int], dtype: torch.dtype, request: int | None = None) -> Tensor:
-        """Independent fair signs, +1 or -1: those of `normal`."""
-        return (self.normal(shape, torch.float32, request) >= 0).to(dtype) * 2 - 1
-
-
-class Draw:
-    """What a RandomWeight and its transposes share: the moments, the noise, and the one sample of this forward pass.
-
-    `noise` may be None: it is then taken from the source when somebody asks for it, which a weight whose noise
-    lives in the activations never does.
-    """
-
-    def __init__(self, mean: Tensor, scale: Tensor, noise: Tensor | None, source: NoiseSource) -> None:
-        self.mean = mean
-        self.scale = scale
-        self.source = source
-        self._noise = noise
-        self._sample: Tensor | None = None
-        self._requests: dict[str, int] = {}
-        self._origin: Draw | None = None
-        self._view: Callable[[Tensor], Tensor] = lambda tensor: tensor
-
-    def viewed(self, view: Callable[[Tensor], Tensor]) -> Draw:
-        """The same draw seen through `view`: noise and sample are views of the noise and the sample of this one."""
-        seen = Draw(view(self.mean), view(self.scale), None, self.source)
-        seen._origin, seen._view = self, view
-        return seen
-
-    @property
-    def noise(self) -> Tensor:
-        if self._noise is None:
-            if self._origin is not None:
-                self._noise = self._view(self._origin.noise)
-            else:
-                self._noise = self.source.normal(self.mean.shape, self.mean.dtype)
-        return self._noise
-
-    @property
-    def perturbation(self) -> Tensor:
-        """scale * noise: what the sample adds to the mean."""
-        return self.scale * self.noise
-
-    @property
-    def sample(self) -> Tensor:
-        """Equation (1), drawn once."""
-        if self._sample is None:
-            if self._origin is not None:
-                self._sample = self._view(self._origin.sample)
-            else:
-                self._sample = sample(self.mean, self.scale, self.noise)
-        return self._sample
-
-    def request(self, role: str) -> int:
-        """The number of this weight's noise request for a role such as "input signs": one number for ever."""
-        if self._origin is not None:
-            return self._origin.request(role)
-        if role not in self._requests:
-            self._requests[role] = self.source.reserve()
-        return self._requests[role]
 
 
 class RandomWeight(Tensor):

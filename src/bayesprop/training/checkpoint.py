@@ -8,6 +8,7 @@ is refused: it would be neither the old run nor a new one.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from bayesprop.data import Data, Stream
 from bayesprop.errors import CheckpointError
 from bayesprop.inference.method import Method, load_tensors, state_tensors
 from bayesprop.model import Model
+from bayesprop.posteriors.files import describe_fixed
 
 __all__ = ["Progress", "describe_run", "load", "save"]
 
@@ -43,14 +45,36 @@ class Progress:
 
 def describe_run(model: Model, method: Method, data: Data | Stream, **settings: Any) -> dict[str, Any]:
     """What must be equal for a resumed run to be the same run."""
+    tensors: dict[str, Tensor] = {}
     return {
         "layout": model.layout.to_json(),
-        "prior": specification.to_json(model.prior, {}, "prior"),
-        "likelihood": specification.to_json(model.likelihood, {}, "likelihood"),
-        "method": specification.to_json(method, {}, "method"),
+        "prior": specification.to_json(model.prior, tensors, "prior"),
+        "likelihood": specification.to_json(model.likelihood, tensors, "likelihood"),
+        "method": specification.to_json(method, tensors, "method"),
+        "tensors of prior, likelihood and method": storage.digest("", tensors),
+        "fixed parameters": describe_fixed(model),
         "num_data": data.num_data,
         **settings,
     }
+
+
+def _differences(stored: Any, now: Any, path: str) -> list[str]:
+    """What differs between two descriptions, down to the single argument."""
+    if stored == now:
+        return []
+    if not isinstance(stored, Mapping) or not isinstance(now, Mapping) or stored.get("type") != now.get("type"):
+        return [f"{path}: {_shown(stored)} in the file, {_shown(now)} now"]
+    lines = []
+    for key in dict.fromkeys((*stored, *now)):
+        # "fields" and its like are words of the description, not of the user.
+        inner = path if key in ("fields", "mapping", "sequence") else f"{path}.{key}" if path else key
+        lines += _differences(stored.get(key), now.get(key), inner)
+    return lines
+
+
+def _shown(value: Any) -> str:
+    """A class by its name, anything else as it is."""
+    return str(value["type"]).rpartition(":")[2] if isinstance(value, Mapping) and "type" in value else repr(value)
 
 
 def save(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any]) -> Path:
@@ -79,10 +103,7 @@ def load(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any], 
             write=f'bp.load("{path}", network=...)  # if it is a posterior',
         )
     differences = layout.differences(document["run"]["layout"])
-    stored = {**document["run"], "layout": None}
-    for name, value in {**run, "layout": None}.items():
-        if stored.get(name) != value:
-            differences.append(f"{name}: {stored.get(name)} in the file, {value} now")
+    differences += _differences({**document["run"], "layout": None}, {**run, "layout": None}, "")
     if differences:
         raise CheckpointError(
             f"{path} belongs to another run",

@@ -6,13 +6,37 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
-from bayesprop.data import Data, Stream
+from bayesprop.data import Data, Scaling, Stream, as_data, encode_labels
 from bayesprop.metrics import error, root_mean_squared_error
-from bayesprop.model import Batch, Model
+from bayesprop.model import Model
 from bayesprop.posteriors import Posterior
 
-__all__ = ["elbo", "kl_to_prior", "validation_scores"]
+__all__ = ["elbo", "expected_log_likelihood", "kl_to_prior", "prepared", "report"]
+
+
+def prepared(data: Data | Stream, model: Model, scaling: Scaling | None, classes: Any) -> tuple[Any, Tensor]:
+    """All rows as a model takes them that was trained with this scaling and these classes, on its device.
+
+    Data that were standardised by themselves, or whose labels were numbered by themselves, are brought back first.
+    """
+    if isinstance(data, Stream):
+        parts = list(data.epoch(0))
+        inputs = pytree.tree_map(lambda *tensors: torch.cat(tensors), *[part[0] for part in parts])
+        targets, own_scaling = torch.cat([part[1] for part in parts]), None
+    else:
+        inputs, targets, own_scaling = data.inputs, data.targets, data.scaling
+    if own_scaling is not scaling:
+        if isinstance(data, Data):
+            inputs, targets = data.original()
+        if scaling is not None:
+            here = scaling.to(targets.device)
+            inputs, targets = here.scale_inputs(inputs), here.scale_targets(targets)
+    if classes is not None and data.classes != classes:
+        labels = targets if data.classes is None else [data.classes[i] for i in targets.reshape(-1).tolist()]
+        targets = encode_labels(labels, classes).reshape(targets.shape)
+    return model.prepare_inputs(inputs), model.likelihood.encode(targets).to(model.device)
 
 
 def kl_to_prior(posterior: Posterior, draws: int | None = None) -> Tensor | None:
@@ -25,56 +49,46 @@ def kl_to_prior(posterior: Posterior, draws: int | None = None) -> Tensor | None
 
 
 @torch.no_grad()
-def expected_log_likelihood(posterior: Posterior, inputs: Any, targets: Tensor, draws: int, rows: int = 4096) -> Tensor:
+def expected_log_likelihood(posterior: Posterior, inputs: Any, targets: Tensor, draws: int) -> Tensor:
     """E_q sum_i log p(y_i | x_i, w) over all rows, one number a particle; the network is in evaluation mode."""
-    model: Model = posterior.model
-    model.set_mode(False)
-    theta = posterior.draw(posterior.rng(0), draws)
-    total = torch.zeros(posterior.particles, dtype=torch.float64, device=model.device)
-    leaves = torch.utils._pytree.tree_map
-    for start in range(0, targets.shape[0], rows):
-        part = slice(start, start + rows)
-
-        def widen(tensor: Tensor, part: slice = part) -> Tensor:
-            return tensor[part].unsqueeze(0).expand(posterior.particles, *tensor[part].shape)
-
-        batch = Batch(leaves(widen, inputs), widen(targets), targets.shape[0])
-        total += model.log_likelihood(theta, posterior.buffers, batch).double().mean(1)
+    likelihood = posterior.model.likelihood
+    total = torch.zeros(posterior.particles, dtype=torch.float64, device=posterior.model.device)
+    for rows, outputs, latents in posterior.outputs(inputs, draws)():
+        likelihood.check(outputs[0], targets[rows])
+        each = torch.func.vmap(likelihood.log_prob, in_dims=(0, None, 0))(outputs, targets[rows], dict(latents))
+        total += each.double().sum(1).reshape(posterior.particles, draws).mean(1)
     return total
 
 
 def elbo(posterior: Posterior, data: Any, *, draws: int = 16) -> Tensor:
     """E_q log p(D | w) - KL(q || prior) in nats for the full data, one number a particle; higher is better.
 
-    Never rescaled and not divided by anything: two fits of the same data and model can be compared by it.
+    Never rescaled and not divided by anything: two fits of the same data and model can be compared by it. `data` are in
+    the user's own units; with a scaling, the densities are those of the standardised targets.
     """
-    from bayesprop.data import as_data
-
     posterior.needs("log_density", "the ELBO")
-    found = as_data(data)
-    model = posterior.model
-    inputs, targets = _tensors(found, model, posterior.context.scaling)
+    context = posterior.context
+    inputs, targets = prepared(as_data(data), posterior.model, context.scaling, context.classes)
     divergence = kl_to_prior(posterior)
     assert divergence is not None
     return expected_log_likelihood(posterior, inputs, targets, draws) - divergence
 
 
-def _tensors(data: Data | Stream, model: Model, scaling: Any) -> tuple[Any, Tensor]:
-    """Inputs and targets of all rows as the model takes them."""
-    if isinstance(data, Stream):
-        parts = list(data.epoch(0))
-        inputs = torch.utils._pytree.tree_map(lambda *tensors: torch.cat(tensors), *[part[0] for part in parts])
-        targets = torch.cat([part[1] for part in parts])
-    else:
-        inputs, targets = data.inputs, data.targets
-    if scaling is not None and getattr(data, "scaling", None) is None:
-        inputs, targets = scaling.scale_inputs(inputs), scaling.scale_targets(targets)
-    return model.prepare_inputs(inputs), model.likelihood.encode(targets).to(model.device)
+def report(posterior: Posterior, data_term: Tensor, held_out: tuple[Any, Tensor] | None) -> dict[str, Any]:
+    """The numbers of one epoch: in nats for the full data, of the particle with the best ELBO."""
+    divergence = kl_to_prior(posterior)
+    objective = data_term if divergence is None else data_term - divergence
+    best = int(torch.nan_to_num(objective, nan=-torch.inf).argmax())
+    metrics: dict[str, Any] = {"log_likelihood": float(data_term[best])}
+    if divergence is not None:
+        metrics |= {"kl": float(divergence[best]), "elbo": float(objective[best])}
+    if held_out is not None:
+        metrics |= _validation_scores(posterior, *held_out, draws=16)
+    return metrics
 
 
-def validation_scores(posterior: Posterior, data: Data | Stream, draws: int) -> dict[str, float]:
+def _validation_scores(posterior: Posterior, inputs: Any, targets: Tensor, draws: int) -> dict[str, float]:
     """NLL per example, error rate (or RMSE) and the share of the uncertainty that is epistemic."""
-    inputs, targets = _tensors(data, posterior.model, None)
     prediction = posterior.predict(inputs, draws, original_scale=False)
     negative = -float(prediction.log_prob(targets).double().mean())
     share = float(prediction.epistemic.double().mean() / prediction.total.double().mean().clamp_min(1e-30))

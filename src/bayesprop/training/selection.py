@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bayesprop.data import Data, Stream
+from bayesprop.data import Data
 from bayesprop.errors import DivergenceError
 from bayesprop.inference.method import state_tensors
 from bayesprop.posteriors import Posterior
@@ -15,23 +15,20 @@ from bayesprop.training.checkpoint import Progress
 from bayesprop.training.evaluation import expected_log_likelihood, kl_to_prior
 from bayesprop.training.source import Source
 
-__all__ = ["best_start", "check_finite", "keep_best", "like"]
+__all__ = ["best_start", "check_finite", "exhausted", "keep_best"]
 
 
-def like(validation: Data | Stream, training: Data | Stream) -> Data | Stream:
-    """Validation data in the scale and with the labels of the training data."""
-    if isinstance(validation, Stream) or isinstance(training, Stream):
-        return validation
-    return validation.like(training)
-
-
-def keep_best(now: Progress, metrics: dict[str, Any], epoch: int, patience: int) -> bool:
-    """Remember the state if its validation NLL is the best so far; True when `patience` epochs went without one."""
+def keep_best(now: Progress, metrics: dict[str, Any]) -> None:
+    """Remember the state if its validation NLL is the best so far."""
     score = metrics["validation_nll"]
     if score < now.best_score:
-        now.best_score, now.best_epoch = score, epoch
+        now.best_score, now.best_epoch = score, now.epoch
         now.best = {name: tensor.clone() for name, tensor in state_tensors(now.state).items()}
-    return epoch - now.best_epoch >= patience
+
+
+def exhausted(now: Progress, patience: int | None) -> bool:
+    """Whether `patience` epochs went by without a better state. A resumed training asks this first: it may be over."""
+    return patience is not None and now.epoch - 1 - now.best_epoch >= patience
 
 
 def check_finite(posterior: Posterior, now: Progress, checkpoint: str | os.PathLike[str] | None) -> None:
@@ -59,13 +56,10 @@ def check_finite(posterior: Posterior, now: Progress, checkpoint: str | os.PathL
 def best_start(posterior: Posterior, source: Source) -> Posterior:
     """The particle with the highest ELBO (nats, full data); all ELBOs are kept in the last entry of the history."""
     if isinstance(source.data, Data):
-        inputs, targets = source.data.inputs, source.data.targets
-        data_term = expected_log_likelihood(posterior, inputs, targets, draws=32)
+        data_term = expected_log_likelihood(posterior, source.data.inputs, source.data.targets, draws=32)
     else:
-        model, data_term = (
-            posterior.model,
-            torch.zeros(posterior.particles, dtype=torch.float64, device=posterior.model.device),
-        )
+        model = posterior.model
+        data_term = torch.zeros(posterior.particles, dtype=torch.float64, device=model.device)
         for inputs, targets in source.data.epoch(0):
             encoded = model.likelihood.encode(targets).to(model.device)
             data_term += expected_log_likelihood(posterior, model.prepare_inputs(inputs), encoded, draws=32)

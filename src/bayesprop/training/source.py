@@ -25,22 +25,27 @@ class Source:
         self.model, self.rng, self.epochs = model, rng, epochs
         self.batch_size = batch_size
         self.num_data = data.num_data
+        self._outputs: Tensor | None = None
         if isinstance(data, Data):
             _check_memory(data, model.device)
             inputs, targets = model.prepare_inputs(data.inputs), model.likelihood.encode(data.targets).to(model.device)
             self.data: Data | Stream = data.with_tensors(inputs, targets)
             self.count: int | None = data.batches_per_epoch(batch_size)
         else:
-            self.data = data.to(model.device)
+            self.data = data
             self.count = data.batches_per_epoch()
 
-    def example(self, rows: int = 8) -> tuple[Any, Tensor]:
-        """Inputs of a few rows, and all targets that can be looked at before training."""
+    def probe(self, rows: int = 8) -> Tensor:
+        """`Model.probe` on a few rows, no more than a batch has, and on all targets that are known before training."""
         if isinstance(self.data, Data):
-            return pytree.tree_map(lambda t: t[:rows], self.data.inputs), self.data.targets
-        inputs, targets = self.data.example()
-        ready = self.model.prepare_inputs(pytree.tree_map(lambda t: t[:rows], inputs))
-        return ready, self.model.likelihood.encode(targets)
+            rows = min(rows, self.data.rows_per_batch(self.batch_size))
+            inputs, targets = pytree.tree_map(lambda t: t[:rows], self.data.inputs), self.data.targets
+        else:
+            raw, targets = self.data.example()
+            inputs = self.model.prepare_inputs(pytree.tree_map(lambda t: t[:rows], raw))
+            targets = self.model.likelihood.encode(targets).to(self.model.device)
+        self._outputs = self.model.probe(inputs, targets)
+        return self._outputs
 
     def epoch(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of one epoch; `skip` of them were already seen before an interruption."""
@@ -63,14 +68,19 @@ class Source:
         return tensor.unsqueeze(0).expand(self.rng.particles, *tensor.shape)
 
     def _streamed(self, stream: Stream, epoch: int, skip: int) -> Iterator[Batch]:
-        seed = self.rng.at(epoch).integer(Purpose.ORDER)
-        for index, (inputs, targets) in enumerate(stream.epoch(seed)):
+        seed, count = self.rng.at(epoch).integer(Purpose.ORDER), self.count
+        for index, (inputs, raw) in enumerate(stream.epoch(seed)):
+            targets = self.model.likelihood.encode(raw)
+            # A stream that does not know its length: as many batches as the first of them fits into N.
+            count = count or -(-self.num_data // targets.shape[0])
             if index < skip:
                 continue
-            ready = self.model.prepare_inputs(inputs), self.model.likelihood.encode(targets).to(self.model.device)
+            if self._outputs is not None:  # labels out of range would be an error somewhere inside torch
+                self.model.likelihood.check(self._outputs[: targets.shape[0]].to(targets.device), targets)
+            ready = self.model.prepare_inputs(inputs), targets.to(self.model.device)
             wide_inputs, wide_targets = pytree.tree_map(self._for_all, ready)
-            progress = (epoch + index / (self.count or index + 1)) / self.epochs
-            yield Batch(wide_inputs, wide_targets, self.num_data, index, self.count or index + 1, epoch, progress)
+            progress = (epoch + min(index / count, 1.0)) / self.epochs
+            yield Batch(wide_inputs, wide_targets, self.num_data, index, max(count, index + 1), epoch, progress)
 
 
 def _check_memory(data: Data, device: torch.device) -> None:

@@ -76,10 +76,7 @@ def update(
     if width > random:
         noise = rng.normal(width, Stream.WEIGHTS)[:, 0, random:]
         theta[:, random:width] += softplus(state.rho[:, random:]) * noise
-    theta.requires_grad_(True)
-    with torch.enable_grad():
-        value = model.log_likelihood(theta[:, None], state.buffers, batch)[:, 0]
-        (gradient,) = torch.autograd.grad(value.sum(), theta)
+    value, pieces = _weight_gradients(model, state, theta, batch)
     family = model.bound_prior.family
     assert family is not None
     optimizer = as_optimizer(method.optimizer)
@@ -90,11 +87,11 @@ def update(
     mean_rates, rho_rates = (_per_particle(rates[name], rng.particles) for name in ("mean", "rho"))
     names = ("mean.first", "mean.second", "rho.first", "rho.second")
     mean_field.adam_update(
-        (state.mean, state.rho, *(state.moments[name] for name in names), gradient),
+        (state.mean, state.rho, *(state.moments[name] for name in names)),
+        pieces[:-1],
         keys,
         rng.step,
         stream,
-        random,
         family=family.name,
         parameters=family.parameters,
         closed_form=method.kl != "monte_carlo",
@@ -103,8 +100,37 @@ def update(
         kl_weights=[w / batch.num_data for w in weights],
     )
     if model.layout.size > random:
-        _update_rest(model, state, theta.detach(), gradient, noise, batch, rng, optimizer, rates, kl_weight)
-    return Info(value.detach() * (batch.num_data / batch.rows))
+        _update_rest(model, state, theta, pieces[-1], noise, batch, rng, optimizer, rates, kl_weight)
+    return Info(value * (batch.num_data / batch.rows))
+
+
+def _weight_gradients(
+    model: Model, state: MeanFieldState, theta: Tensor, batch: Batch
+) -> tuple[Tensor, list[Tensor]]:
+    """log p(batch | w), (particles,), and its gradient in pieces that follow the columns: random weights, then the rest.
+
+    A single network is differentiated with respect to each parameter by itself, and its gradients are used where autograd
+    leaves them: joining them into one row would cost a pass over all columns.
+    """
+    layout = model.layout
+    if theta.shape[0] > 1:
+        leaf = theta.requires_grad_(True)
+        with torch.enable_grad():
+            value = model.log_likelihood(leaf[:, None], state.buffers, batch)[:, 0]
+            (gradient,) = torch.autograd.grad(value.sum(), leaf)
+        theta.requires_grad_(False)
+        return value.detach(), [gradient[:, : layout.random], gradient[:, layout.random :]]
+    row = theta[0]
+    leaves = [row[block.columns].view(block.shape).requires_grad_(True) for block in layout.of_kind("random")]
+    rest = row[layout.random :].requires_grad_(True)
+    with torch.enable_grad():
+        value = model.row_log_likelihood(leaves, rest, state.buffers, batch)
+        found = torch.autograd.grad(value, (*leaves, rest), allow_unused=True)
+    pieces = [
+        torch.zeros(1, leaf.numel()) if gradient is None else gradient.reshape(1, -1)
+        for leaf, gradient in zip((*leaves, rest), found, strict=True)
+    ]
+    return value.detach()[None], pieces
 
 
 def _per_particle(value: float | Tensor, particles: int) -> list[float]:
@@ -125,7 +151,7 @@ def _update_rest(
 ) -> None:
     """The plain step for latents and point estimates: everything to the right of the random weights."""
     random, width = model.layout.random, model.layout.latent
-    mean_gradient = gradient[:, random:] * (-1.0 / batch.rows)
+    mean_gradient = gradient * (-1.0 / batch.rows)
     rho = state.rho[:, random:]
     rho_gradient = torch.zeros_like(rho)
     if noise is not None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 __all__ = ["Event", "Observer", "Stop"]
 
 
 class Stop:
-    """Return this (the class itself) from an observer to end the training after the current epoch."""
+    """Return this (the class itself) from an observer to end the training after the step or the epoch in the event."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """`kind` is "start", "step", "epoch" or "end". Numbers are of the best particle of a population."""
+    """`kind` is "start", "step", "epoch" or "end".
+
+    `epoch` counts from 0 and is the epoch that the event is in; `step` is the number of steps taken. `metrics` are told
+    with some epochs (see `report_every`), of the best particle of a population; steps have none, because looking at a
+    number makes a device wait.
+    """
 
     kind: str
     epoch: int
@@ -23,7 +29,10 @@ class Event:
     step: int
     steps_per_epoch: int | None
     seconds: float
-    metrics: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
 
 
 Observer = Callable[[Event], type[Stop] | None]

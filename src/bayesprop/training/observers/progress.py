@@ -39,6 +39,8 @@ class ProgressBar:
 
     def __call__(self, event: Event) -> type[Stop] | None:
         if event.kind == "start":
+            if self._task is not None:  # of a training before this one
+                self._bar.remove_task(self._task)
             self._bar.start()
             self._task = self._bar.add_task("training", total=event.epochs, completed=event.epoch)
         elif event.kind == "epoch" and self._task is not None:

@@ -1,0 +1,105 @@
+"""What the network says for many draws of its weights, a piece of the rows at a time.
+
+Weights in memory and the widest layer's outputs stay within a budget, whatever the numbers of rows and draws are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from bayesprop.errors import BayespropError, ConfigurationError, DataError
+from bayesprop.model import Model
+from bayesprop.prediction.chunks import Source
+from bayesprop.rng import Rng, Stream, quarantine
+
+if TYPE_CHECKING:
+    from bayesprop.posteriors.posterior import Posterior
+
+__all__ = ["check_features", "checked_draws", "outputs"]
+
+WEIGHT_BUDGET = 64_000_000  # floats of sampled weights held at a time
+ACTIVATION_BUDGET = 64_000_000  # floats of one layer's outputs held at a time
+
+
+def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
+    """Starts a pass over prepared inputs: (rows, outputs (particles * draws, rows, ...), latents) for all draws.
+
+    Inputs that the network cannot take are refused here, before the first pass.
+    """
+    model, rng, particles = posterior.model, posterior.rng(seed), posterior.particles
+    length = pytree.tree_leaves(inputs)[0].shape[0]
+    group = max(1, min(draws, WEIGHT_BUDGET // (particles * model.layout.size)))
+    rows = max(1, ACTIVATION_BUDGET // (particles * group * _width(model, inputs, rng)))
+
+    @torch.no_grad()
+    def source() -> Iterator[tuple[slice, Tensor, dict[str, Tensor]]]:
+        model.set_mode(False)
+        held = posterior.draw(rng, draws) if group == draws else None
+        for start in range(0, length, rows):
+            part = slice(start, min(start + rows, length))
+            piece = pytree.tree_map(lambda t, part=part: t[part], inputs)
+            found, latents = [], []
+            with _guard(model, rng.at(start)):
+                for first in range(0, draws, group):
+                    theta = held if held is not None else posterior.draw(rng, min(group, draws - first), first)
+                    found.append(model.outputs(theta, posterior.buffers, piece))
+                    latents.append(model.latent_values(theta))
+            joined = {name: torch.cat([some[name] for some in latents], 1).flatten(0, 1) for name in latents[0]}
+            yield part, torch.cat(found, 1).flatten(0, 1), joined
+
+    return source
+
+
+def _guard(model: Model, rng: Rng) -> contextlib.AbstractContextManager[None]:
+    """For networks that draw from torch's generator also when they predict, such as dropout that is always on."""
+    if not model.draws_globally:
+        return contextlib.nullcontext()
+    return quarantine(rng.integer(Stream.GLOBAL), model.device)
+
+
+@torch.no_grad()
+def _width(model: Model, inputs: Any, rng: Rng) -> int:
+    """Numbers that the widest layer puts out for one row, from a look at two rows."""
+    some = pytree.tree_map(lambda t: t[:2], inputs)
+    model.set_mode(False)
+    try:
+        with _guard(model, rng):
+            widest = model.widest_layer(some)
+    except BayespropError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"the network cannot take these inputs: {error}",
+            received=f"inputs {pytree.tree_map(lambda t: f'{list(t.shape)} {t.dtype}', inputs)}",
+            expected="rows like those of training",
+        ) from error
+    return -(-widest // pytree.tree_leaves(some)[0].shape[0])
+
+
+def checked_draws(draws: Any, verb: str) -> int:
+    """A number of draws, or the line to write instead."""
+    if isinstance(draws, bool) or not hasattr(draws, "__index__") or int(draws) < 1:
+        raise ConfigurationError(
+            f"{verb}: draws must be at least 1",
+            received=repr(draws),
+            expected="a whole number",
+            write=f"posterior.{verb}({'x, ' if verb == 'predict' else ''}draws=100)",
+        )
+    return int(draws)
+
+
+def check_features(inputs: Any, scaling: Any) -> None:
+    """Refuse inputs of another shape than those that were standardised: they could broadcast without a word."""
+    if not scaling.scales_inputs or not isinstance(inputs, Tensor) or inputs.shape[1:] == scaling.input_mean.shape:
+        return
+    raise DataError(
+        "the inputs have another shape than those of training",
+        received=f"inputs {list(inputs.shape)}",
+        expected=f"inputs {[inputs.shape[0], *scaling.input_mean.shape]}",
+    )

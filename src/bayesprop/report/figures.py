@@ -1,0 +1,196 @@
+"""Figures: one function each, from numbers to a `matplotlib.figure.Figure`. None knows of posteriors or of pages.
+
+Nothing is registered with pyplot and no window is opened. Names that come from a user (of classes, of groups) are drawn
+as they are: a dollar sign does not begin a formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesprop.errors import DataError
+from bayesprop.metrics import ReliabilityCurve, RiskCoverage
+from bayesprop.report.drawing import PALETTE, canvas, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "learning_curve",
+    "reliability_diagram",
+    "risk_coverage_curve",
+    "signal_to_noise_histogram",
+    "uncertainty_histogram",
+    "wilson_interval",
+]
+
+INK, MUTED, RULE, FIRST, SECOND, THIRD = (light for light, _dark in PALETTE.values())
+CURVES = ((FIRST, "-"), (SECOND, "--"), (THIRD, "-."), (MUTED, ":"))
+
+
+def learning_curve(history: Sequence[Mapping[str, Any]]) -> Figure:
+    """-ELBO and its two parts over the epochs, in nats for the full data; -ELBO = data misfit + KL.
+
+    `history` has entries with "epoch", "log_likelihood" and, where the method knows them, "kl" and "elbo". The axis is
+    logarithmic if all numbers are positive (densities can be above 1, and their misfit below 0).
+    """
+    lines = {"−ELBO": ("elbo", -1.0), "data misfit": ("log_likelihood", -1.0), "KL to the prior": ("kl", 1.0)}
+    drawn = {}
+    for label, (key, sign) in lines.items():
+        points = [(entry["epoch"], sign * entry[key]) for entry in history if key in entry]
+        if points:
+            drawn[label] = np.asarray(points, dtype=np.float64)
+    if not drawn:
+        raise DataError(
+            "a learning curve needs the history of a training",
+            received=f"{len(history)} entries without a log-likelihood",
+            expected="posterior.context.history",
+        )
+    with style():
+        figure, (axes,) = canvas()
+        for (label, points), (colour, dashes) in zip(drawn.items(), CURVES, strict=False):
+            axes.plot(points[:, 0], points[:, 1], dashes, color=colour, label=label)
+        values = np.concatenate([points[:, 1] for points in drawn.values()])
+        if (values > 0).all() and values.max() > 20 * values.min():
+            axes.set_yscale("log")
+            _plain_numbers(axes)
+        _thousands(axes.yaxis)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("nats")
+        _legend(axes)
+    return figure
+
+
+def reliability_diagram(curve: ReliabilityCurve) -> Figure:
+    """Accuracy against confidence, bin by bin, with 95 % intervals (Wilson's); below, how many rows a bin holds."""
+    rows = curve.rows.cpu().numpy()
+    full = rows > 0
+    confidence, accuracy = curve.confidence.cpu().numpy()[full], curve.accuracy.cpu().numpy()[full]
+    low, high = wilson_interval(accuracy, rows[full])
+    edges = curve.edges.double().cpu().numpy()
+    with style():
+        figure, (upper, lower) = canvas((3.0, 1.0))
+        upper.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
+        upper.vlines(confidence, low, high, color=FIRST, linewidth=1.2)
+        upper.plot(confidence, accuracy, "o", color=FIRST, markersize=4.5)
+        upper.set_ylim(-0.03, 1.03)
+        upper.set_ylabel("accuracy")
+        lower.bar(edges[:-1], rows, np.diff(edges), align="edge", color=FIRST, edgecolor="none", linewidth=0)
+        lower.set_xlim(0, 1)
+        lower.set_xlabel("confidence")
+        lower.set_ylabel("rows")
+        lower.yaxis.get_major_locator().set_params(nbins=3, integer=True)
+        _thousands(lower.yaxis)
+        figure.align_ylabels()
+    return figure
+
+
+def risk_coverage_curve(curves: Mapping[str, RiskCoverage], *, risk: str = "error among them") -> Figure:
+    """The risk of the rows that are answered against their share, one line for each order in which rows are refused."""
+    with style():
+        figure, (axes,) = canvas()
+        for (label, curve), (colour, dashes) in zip(curves.items(), CURVES, strict=False):
+            axes.plot(curve.coverage.cpu(), curve.risk.cpu(), dashes, color=colour, label=label)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(bottom=0)
+        _percent(axes.xaxis)
+        _percent(axes.yaxis)
+        axes.set_xlabel("share of rows answered")
+        axes.set_ylabel(risk)
+        _legend(axes)
+    return figure
+
+
+def uncertainty_histogram(groups: Mapping[str, Any], *, label: str, bins: int = 30) -> Figure:
+    """One panel for each group of rows, on the same bins: the share of the group in each bin.
+
+    Shares and not counts, because wrong answers are few; each panel says how many rows there are. Empty groups stay out.
+    """
+    values = {name: np.asarray(rows, dtype=np.float64).reshape(-1) for name, rows in groups.items()}
+    values = {name: rows for name, rows in values.items() if rows.size}
+    if not values:
+        raise DataError("a histogram needs rows", received="only empty groups", expected="at least one row")
+    everything = np.concatenate(list(values.values()))
+    top = float(everything.max())
+    edges = np.linspace(min(0.0, float(everything.min())), top if top > 0 else 1.0, bins + 1)
+    with style():
+        figure, panels = canvas([1.0] * len(values), height=1.1 + 1.0 * len(values))
+        for axes, (name, rows), (colour, _) in zip(panels, values.items(), CURVES * len(values), strict=False):
+            counts, _ = np.histogram(rows, edges)
+            axes.bar(edges[:-1], counts / rows.size, np.diff(edges), align="edge", color=colour, linewidth=0)
+            axes.set_ylim(bottom=0)
+            axes.set_xlim(edges[0], edges[-1])
+            axes.yaxis.get_major_locator().set_params(nbins=3)
+            _percent(axes.yaxis)
+            text = axes.text(0.99, 0.94, f"{name}: {rows.size:,} rows", transform=axes.transAxes, ha="right", va="top")
+            text.set_parse_math(False)
+            text.set_color(INK)
+        panels[-1].set_xlabel(label)
+        figure.supylabel("share of the group", fontsize=9.5, color=INK)
+    return figure
+
+
+def signal_to_noise_histogram(ratio: Any, *, bins: int = 40) -> Figure:
+    """|mean| / std of all weights on a logarithmic axis; to the left of 1 a weight may well be zero.
+
+    Weights beyond the central 99.8 % are counted in the outermost bins, so that a few of them do not stretch the axis.
+    """
+    values = np.asarray(ratio, dtype=np.float64).reshape(-1)
+    values = values[np.isfinite(values)]
+    if values.size == 0 or not (values > 0).any():
+        raise DataError(
+            "a signal-to-noise ratio needs weights that have a distribution",
+            received=f"{values.size} finite ratios",
+            expected="|mean| / std with std > 0",
+        )
+    low, high = np.quantile(values[values > 0], (0.001, 0.999))
+    low, high = min(low, 0.5), max(high, 2.0)
+    edges = np.geomspace(low, high, bins + 1)
+    counts, _ = np.histogram(np.clip(values, low, high), edges)
+    with style():
+        figure, (axes,) = canvas()
+        axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=FIRST, linewidth=0)
+        axes.axvline(1.0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        axes.set_xscale("log")
+        axes.set_xlim(low, high)
+        axes.xaxis.set_major_formatter(lambda value, _position: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda _value, _position: "")
+        _thousands(axes.yaxis)
+        axes.set_xlabel("signal to noise, |mean| / std")
+        axes.set_ylabel("weights")
+    return figure
+
+
+def wilson_interval(share: Any, rows: Any, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % interval of a share p seen in n rows (Wilson 1927), sensible also at p = 0 and p = 1:
+
+    (p + z^2/2n -+ z sqrt(p (1 - p)/n + z^2/4n^2)) / (1 + z^2/n)                                            (1)
+    """
+    p, n = np.asarray(share, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    centre, spread = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
+    return (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
+
+
+def _legend(axes: Axes) -> None:
+    """Above the axes, where it covers nothing."""
+    legend = axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, frameon=False, borderpad=0.2)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+        text.set_color(INK)
+
+
+def _plain_numbers(axes: Axes) -> None:
+    """No labels between powers of ten, and enough of them if there are few powers."""
+    axes.yaxis.set_minor_formatter(lambda _value, _position: "")
+
+
+def _thousands(axis: Any) -> None:
+    axis.set_major_formatter(lambda value, _position: f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}")
+
+
+def _percent(axis: Any) -> None:
+    axis.set_major_formatter(lambda value, _position: f"{100 * value:.3g} %")

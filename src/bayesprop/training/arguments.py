@@ -1,0 +1,71 @@
+"""What `fit` refuses before anything is computed, each with the line to write instead."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from bayesprop.errors import ConfigurationError
+from bayesprop.inference.method import Method
+from bayesprop.model import Model
+
+__all__ = ["check_call", "check_settings", "whole_number"]
+
+
+def whole_number(name: str, value: Any, *, least: int | None = 1) -> int:
+    """An argument of `fit` as Python's own integer; numpy's are fine, 1.5 and True are not."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ConfigurationError(
+            f"fit: {name} must be a whole number", received=repr(value), write=f"{name}={1 if least is None else least}"
+        )
+    number = operator.index(value)
+    if least is not None and number < least:
+        raise ConfigurationError(f"fit: {name} must be at least {least}", received=f"{number}", write=f"{name}={least}")
+    return number
+
+
+def check_call(model: Any, method: Any, observers: Any) -> None:
+    """Refuse what is no model, no method or no list of observers."""
+    if not isinstance(model, Model):
+        raise ConfigurationError(
+            "fit needs a model",
+            received=f"a {type(model).__name__}",
+            write="bp.fit(bp.Model(network, likelihood=...), data)",
+        )
+    if isinstance(method, torch.Tensor) or hasattr(method, "__array__"):
+        raise ConfigurationError(
+            "fit takes inputs and targets as one pair",
+            received="an array where the method belongs",
+            write="bp.fit(model, (inputs, targets))",
+        )
+    if isinstance(method, type) or not isinstance(method, Method):
+        name = method.__name__ if isinstance(method, type) and isinstance(method, Method) else "BayesByBackprop"
+        raise ConfigurationError(
+            "fit needs a method",
+            received=f"the class {method.__name__}" if isinstance(method, type) else repr(method),
+            expected="an object of it" if isinstance(method, type) else "",
+            write=f"bp.fit(model, data, bp.inference.{name}())",
+        )
+    if not isinstance(observers, Sequence) or not all(callable(observer) for observer in observers):
+        raise ConfigurationError(
+            "fit: observers are a list of functions of an event", received=repr(observers), write="observers=[print]"
+        )
+
+
+def check_settings(*, patience: int | None, validation: Any, resume: bool, checkpoint: Any, autocast: Any) -> None:
+    """Refuse arguments that need one another, and a precision that is none."""
+    if patience is not None and validation is None:
+        raise ConfigurationError(
+            "fit: early stopping needs data to decide on", received=f"patience={patience}", write="validation=0.1"
+        )
+    if resume and checkpoint is None:
+        raise ConfigurationError(
+            "fit: there is no file to resume from", received="resume=True", write='checkpoint="run.ckpt", resume=True'
+        )
+    if autocast not in (None, torch.bfloat16, torch.float16):
+        raise ConfigurationError(
+            "fit: autocast is the dtype of the forward pass", received=repr(autocast), write="autocast=torch.bfloat16"
+        )
