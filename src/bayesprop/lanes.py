@@ -26,6 +26,13 @@ SLOW = "There is a performance drop"
 
 
 def _pick(tree: Any, index: int) -> Any:
+    """Lane `index` of a tensor, or of a flat dict or tuple of them (the usual case, without pytree's overhead)."""
+    if isinstance(tree, Tensor):
+        return tree[index]
+    if type(tree) is dict:
+        return {name: _pick(item, index) for name, item in tree.items()}
+    if type(tree) is tuple:
+        return tuple(_pick(item, index) for item in tree)
     return pytree.tree_map(lambda t: t[index], tree)
 
 
@@ -35,13 +42,12 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _batchable(arguments: Sequence[Any]) -> Iterator[None]:
-    """Attention by the bodies that vmap has rules for: it has none for the fused ones of the CPU and of evaluation."""
+def _batchable() -> Iterator[None]:
+    """Attention by the body that vmap batches: the fused ones have no rule, or a backward that some shapes break."""
     fast = torch.backends.mha.get_fastpath_enabled()
-    on_cpu = any(t.device.type == "cpu" for t in pytree.tree_leaves(arguments) if isinstance(t, Tensor))
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH) if on_cpu else contextlib.nullcontext():
+        with sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
@@ -74,7 +80,7 @@ def run(
     def over_draws(*row: Any) -> Any:
         return _axis(function, row, ["S" in tag for tag in tags], draws, vectorised)
 
-    with _batchable(arguments) if vectorised and particles * draws > 1 else contextlib.nullcontext():
+    with _batchable() if vectorised and particles * draws > 1 else contextlib.nullcontext():
         return _axis(over_draws, arguments, ["P" in tag for tag in tags], particles, vectorised)
 
 

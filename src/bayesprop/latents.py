@@ -24,12 +24,14 @@ class Latent:
     """One named group of hyper-parameters.
 
     `log_density` is the hyperprior's density in the constrained value, elementwise. `initial` is a constrained value.
+    `score`, where it is known, is the derivative of the *unconstrained* density, Jacobian included, elementwise.
     """
 
     name: str
     shape: tuple[int, ...]
     log_density: Callable[[Tensor], Tensor]
     initial: float = 1.0
+    score: Callable[[Tensor], Tensor] | None = None
     constraint: constraints.Constraint = constraints.positive
 
     @property
@@ -49,6 +51,15 @@ class Latent:
         transform = self.transform
         value = transform(columns)
         return (self.log_density(value) + transform.log_abs_det_jacobian(columns, value)).sum(-1)
+
+    def unconstrained_score(self, columns: Tensor) -> Tensor:
+        """The gradient of `unconstrained_log_density`: (..., size)."""
+        if self.score is not None:
+            return self.score(columns)
+        leaf = columns.detach().requires_grad_(True)
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(self.unconstrained_log_density(leaf).sum(), leaf)
+        return gradient
 
     def initial_column(self) -> float:
         """The unconstrained number at which this latent starts."""

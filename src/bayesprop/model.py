@@ -102,7 +102,11 @@ class Model:
         self._plans: dict[Estimator, dict[str, Evaluation]] = {}
         root_trains = network.training
         self._always_eval = [m for m in self.network.modules() if root_trains and not m.training]
+        for module in self.network.modules():
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+                module.sparse = False  # the prior moves every row, so that no gradient is sparse
         self.layout, self.bound_prior, self.fixed_names = self._lay_out(random, fixed)
+        self._padding, self._tied_padding = self._find_padding()
         self._ties = [(alias, b.name) for b in self.layout.blocks for alias in b.aliases]
         self.buffers = {name: buffer.detach().clone() for name, buffer in self.network.named_buffers()}
 
@@ -136,10 +140,11 @@ class Model:
                 received=f"{len(parameters)} parameters, none with requires_grad=True",
                 write="network.requires_grad_(True)  # or only for the layers that should be Bayesian",
             )
-        names = list(trainable)
-        stays = match(fixed, names, argument="fixed") if fixed else {}
-        rest = [name for name in names if name not in stays]
-        chosen = match(random, rest, argument="random") if random else {}
+        first = {alias: n for n in trainable for alias in (n, *parameters[n][1])}  # a tied parameter under any name
+        stays = {first[n] for n in match(fixed, list(first), argument="fixed")} if fixed else set()
+        rest = [name for name in trainable if name not in stays]
+        names = [name for name in first if first[name] not in stays]
+        chosen = {first[n] for n in match(random, names, argument="random")} if random and rest else set()
         if not chosen:
             raise ConfigurationError(
                 "no parameter would be random", received=f"random={random!r}, fixed={fixed!r}", write='random="*"'
@@ -162,6 +167,19 @@ class Model:
             add(name, tuple(trainable[name].shape), "point", trainable[name].dtype, parameters[name][1])
         fixed_names = tuple(n for n in parameters if n not in chosen and n not in {b.name for b in blocks})
         return Layout(tuple(blocks)), bound, fixed_names
+
+    def _find_padding(self) -> tuple[dict[str, int], str]:
+        """By parameter, the row of an embedding that stands for "nothing" and is not to be trained; and a tied one."""
+        rows, tied = {}, ""
+        owners = {name: block for block in self.layout.blocks for name in (block.name, *block.aliases)}
+        for name, module in self.network.named_modules():
+            block = owners.get(f"{name}.weight" if name else "weight")
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None and block is not None:
+                if block.aliases:
+                    tied = block.name  # used elsewhere, where this row is a weight like any other
+                else:
+                    rows[block.name] = module.padding_idx
+        return rows, tied
 
     def _other_names(self, blocks: Sequence[Block]) -> tuple[str, ...]:
         """Names that a mapping of priors may mention although they are not random: a whole state dict, say."""
@@ -224,7 +242,7 @@ class Model:
         if self.network.training != training:
             self.network.train(training)
             for module in self._always_eval:
-                module.eval()
+                module.training = False
 
     def weights(self, theta: Tensor) -> dict[str, Tensor]:
         """Network parameters by name from theta (..., columns): scales of hierarchical priors are multiplied in."""
@@ -232,7 +250,19 @@ class Model:
         if not self.bound_prior.centred:
             random = self.bound_prior.weights(theta[..., : layout.latent])
             theta = torch.cat((random, theta[..., layout.random :]), dim=-1)
-        return layout.unflatten(theta, ("random", "point"))
+        return self.hold_padding(layout.unflatten(theta, ("random", "point")))
+
+    def hold_padding(self, named: dict[str, Tensor], *, spread: bool = False) -> dict[str, Tensor]:
+        """Rows of embeddings that stand for padding as the network has them, whatever theta says; their spread is 0.
+
+        torch keeps their gradient at zero, so that they would drift to the prior, and add its noise to what is nothing.
+        """
+        for name, row in self._padding.items():
+            if name in named:
+                own = self.network.get_parameter(name).detach()
+                padding = (torch.arange(own.shape[0], device=own.device) == row)[:, None]
+                named[name] = torch.where(padding, torch.zeros_like(own) if spread else own, named[name])
+        return named
 
     def latent_values(self, theta: Tensor) -> dict[str, Tensor]:
         """Constrained values of the likelihood's latents: name -> (..., *shape)."""
@@ -384,11 +414,13 @@ class Model:
                     expected="what network(inputs) accepts",
                 ) from error
             self.draws_globally = not torch.equal(before, _generator_state(self.device))
-            self.vmap_failure = self._lane_obstacle(weights, inputs)
+            self.vmap_failure = self._lane_obstacle(weights, inputs, not self.draws_globally)
             self._uses, self._plans = self._trace(weights, inputs), {}
             self.set_mode(False)
+            before = _generator_state(self.device)
             outputs = self.forward(weights, {n: b.clone() for n, b in self.buffers.items()}, inputs)
-            self.vmap_failure = self.vmap_failure or self._lane_obstacle(weights, inputs)
+            quiet = torch.equal(before, _generator_state(self.device))
+            self.vmap_failure = self.vmap_failure or self._lane_obstacle(weights, inputs, quiet)
             self.vectorised = not self.vmap_failure
         if targets is not None:
             self.likelihood.check(outputs, targets)
@@ -430,11 +462,11 @@ class Model:
         memory = None if method is None else method.memory(self, particles, batch_size)
         return describe(self, plan, memory)
 
-    def _lane_obstacle(self, weights: Mapping[str, Tensor], inputs: Any) -> str:
+    def _lane_obstacle(self, weights: Mapping[str, Tensor], inputs: Any, compare: bool) -> str:
         """Why lanes run in a loop: vmap cannot batch the network in its present mode; "" if it can."""
         if self._tied_padding:
             return f"vmap trains the padding row of a tied embedding, {self._tied_padding}"
-        return lanes.obstacle(self.forward, weights, self.buffers, inputs, compare=not self.draws_globally)
+        return lanes.obstacle(self.forward, weights, self.buffers, inputs, compare=compare)
 
 
 def _generator_state(device: torch.device) -> Tensor:

@@ -33,7 +33,7 @@ def digest(document: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().contiguous().cpu()
         found.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from bayesprop.data import Data
 from bayesprop.posteriors import Posterior
+from bayesprop.rng import Rng, Stream
+from bayesprop.rng import Rng, Stream
 
 if TYPE_CHECKING:
     from bayesprop.model import Model
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["collapsed_layers", "examine", "linear_log_likelihood"]
 
 COLLAPSED = 0.05  # nats a weight: a posterior at its prior but for a change of the standard deviation by a quarter
-ROWS = 2000  # looked at by the linear model, which needs ten rows a feature to be more than a memory of them
+ROWS = 2000  # looked at by the linear models, which need ten rows a feature to be more than a memory of them
 
 
 @torch.no_grad()
@@ -57,36 +59,48 @@ def collapsed_layers(posterior: Posterior) -> list[str]:
 
 
 def linear_log_likelihood(model: Model, inputs: Tensor, targets: Tensor) -> float:
-    """Mean log-likelihood of the best linear model (slightly regularised) with this likelihood, by L-BFGS."""
+    """Mean log-likelihood of linear models (slightly regularised) with this likelihood, by L-BFGS.
+
+    Each half of the rows is scored by the model of the other half: a linear model with many features remembers its own
+    rows, and then looks better than any network that has learnt something.
+    """
     flat = inputs.reshape(len(inputs), -1).double()
     flat = (flat - flat.mean(0)) / flat.std(0).clamp_min(1e-8)
     with torch.no_grad():
         theta = torch.zeros(1, 1, model.layout.size, dtype=model.dtype, device=model.device)
         width = model.outputs(theta, model.initial_buffers(1), inputs[:2])[0, 0].shape[1:]
-    outputs = math.prod(width)
-    weights = torch.zeros(flat.shape[1] + 1, outputs, dtype=torch.float64, device=flat.device, requires_grad=True)
-    latents = model.likelihood.latents
-    columns = [
-        torch.full((h.size,), h.initial_column(), dtype=torch.float64, device=flat.device, requires_grad=True)
-        for h in latents
+    order = Rng.create(0, device=flat.device).permutation(len(flat), Stream.SPLIT)[0]
+    halves = order[::2], order[1::2]
+    scores = [
+        len(test) * _held_out(model, width, (flat[train], targets[train]), (flat[test], targets[test]))
+        for train, test in (halves, halves[::-1])
     ]
-    optimizer = torch.optim.LBFGS([weights, *columns], max_iter=100, line_search_fn="strong_wolfe")
+    return sum(scores) / len(flat)
 
-    def value() -> Tensor:
+
+def _held_out(model: Model, width: torch.Size, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> float:
+    """The score of the linear model of some rows on others; `width` is the shape of one row of outputs."""
+    weights = torch.zeros(train[0].shape[1] + 1, math.prod(width), dtype=torch.float64, device=train[0].device)
+    latents = model.likelihood.latents
+    columns = [torch.full((h.size,), h.initial_column(), dtype=torch.float64, device=weights.device) for h in latents]
+    leaves = [leaf.requires_grad_(True) for leaf in (weights, *columns)]
+    optimizer = torch.optim.LBFGS(leaves, max_iter=100, line_search_fn="strong_wolfe")
+
+    def value(flat: Tensor, targets: Tensor) -> Tensor:
         out = (flat @ weights[:-1] + weights[-1]).reshape(len(flat), *width)
         named = {latent.name: latent.constrain(c) for latent, c in zip(latents, columns, strict=True)}
         return model.likelihood.log_prob(out, targets, named).mean()
 
-    def closure() -> Tensor:
+    def closure() -> float:
         optimizer.zero_grad()
-        loss = -value() + 1e-4 * weights[:-1].square().sum()
+        loss = 1e-4 * weights[:-1].square().sum() - value(*train)
         loss.backward()
-        return loss
+        return float(loss.detach())
 
     with torch.enable_grad():
         optimizer.step(closure)
     with torch.no_grad():
-        return float(value())
+        return float(value(*test))
 
 
 def examine(posterior: Posterior, data: Data | None) -> list[str]:
@@ -108,9 +122,13 @@ def examine(posterior: Posterior, data: Data | None) -> list[str]:
     depth = sum(1 for block in model.layout.blocks if len(block.shape) >= 2)
     if depth < 2 or posterior.particles > 1 or min(ROWS, data.num_data) < 10 * data.inputs[0].numel():
         return messages
-    inputs, targets = data.inputs[:ROWS], data.targets[:ROWS]
-    reached = float(posterior.predict(inputs, 32, original_scale=False).log_prob(targets).mean())
-    linear = linear_log_likelihood(model, inputs, targets)
+    # The linear model learns on one half and is scored on the other: it would only remember what it is scored on. The
+    # network has seen both halves; whoever loses with that advantage has not found what there is.
+    rows = Rng.create(0, device=data.device).permutation(data.num_data, Stream.SPLIT)[0, :ROWS]
+    learn, score = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    seen = posterior.predict(data.inputs[score], 32, original_scale=False)
+    reached = float(seen.log_prob(data.targets[score]).mean())
+    linear = linear_log_likelihood(model, data.rows(learn), data.rows(score))
     if math.isfinite(linear) and reached < linear + 0.01 * abs(linear):
         messages.append(
             "the network explains the training data no better than a linear model does (mean log-likelihood "

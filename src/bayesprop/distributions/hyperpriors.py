@@ -68,6 +68,10 @@ class Hyperprior(ABC):
     def log_density(self, log_quantity: Tensor) -> Tensor:
         """log p_q at q = exp(log_quantity): a density in q, not in log q."""
 
+    @abstractmethod
+    def score(self, log_quantity: Tensor) -> Tensor:
+        """d log p_q / d log q."""
+
     @property
     def initial(self) -> float:
         """The scale at which learning starts."""
@@ -78,6 +82,14 @@ class Hyperprior(ABC):
         power, log_scale = _POWER[self.of], torch.log(scale)
         value = self.log_density(power * log_scale)
         return value if power == 1 else value + math.log(abs(power)) + (power - 1) * log_scale
+
+    def score_of_log_scale(self, log_scale: Tensor) -> Tensor:
+        """The derivative by log scale of log p(scale) + log scale: of the density of the unconstrained column.
+
+        That density is log p_q(log q) + log|k| + k log scale with log q = k log scale, k the power of the quantity.
+        """
+        power = _POWER[self.of]
+        return power * (self.score(power * log_scale) + 1.0)
 
     def __mul__(self, other: Hyperprior | Product) -> Product:
         if not isinstance(other, Hyperprior | Product):
@@ -107,6 +119,9 @@ class HalfNormal(Hyperprior):
         constant = 0.5 * math.log(2.0 / math.pi) - math.log(self.scale)
         return constant - 0.5 * torch.exp(2.0 * (log_quantity - math.log(self.scale)))
 
+    def score(self, log_quantity: Tensor) -> Tensor:
+        return -torch.exp(2.0 * (log_quantity - math.log(self.scale)))
+
 
 @dataclass(frozen=True)
 class HalfCauchy(Hyperprior):
@@ -123,6 +138,9 @@ class HalfCauchy(Hyperprior):
     def log_density(self, log_quantity: Tensor) -> Tensor:
         doubled = 2.0 * (log_quantity - math.log(self.scale))
         return math.log(2.0 / math.pi) - math.log(self.scale) - torch.logaddexp(torch.zeros_like(doubled), doubled)
+
+    def score(self, log_quantity: Tensor) -> Tensor:
+        return -2.0 * torch.sigmoid(2.0 * (log_quantity - math.log(self.scale)))
 
 
 @dataclass(frozen=True)
@@ -143,6 +161,9 @@ class InverseGamma(Hyperprior):
         a, log_rate = self.concentration, math.log(self.rate)
         return a * log_rate - math.lgamma(a) - (a + 1.0) * log_quantity - torch.exp(log_rate - log_quantity)
 
+    def score(self, log_quantity: Tensor) -> Tensor:
+        return torch.exp(math.log(self.rate) - log_quantity) - (self.concentration + 1.0)
+
 
 @dataclass(frozen=True)
 class Gamma(Hyperprior):
@@ -161,6 +182,9 @@ class Gamma(Hyperprior):
     def log_density(self, log_quantity: Tensor) -> Tensor:
         a, log_rate = self.concentration, math.log(self.rate)
         return a * log_rate - math.lgamma(a) + (a - 1.0) * log_quantity - torch.exp(log_rate + log_quantity)
+
+    def score(self, log_quantity: Tensor) -> Tensor:
+        return (self.concentration - 1.0) - torch.exp(math.log(self.rate) + log_quantity)
 
 
 @dataclass(frozen=True)

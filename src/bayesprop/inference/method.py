@@ -47,15 +47,15 @@ class Method(Protocol[State]):
 
 
 def state_tensors(state: Any) -> dict[str, Tensor]:
-    """All tensors of a state under dotted names, for a checkpoint."""
+    """All tensors of a state under names like "moments/mean.first", for a checkpoint."""
     found: dict[str, Tensor] = {}
 
     def visit(value: Any, path: str) -> None:
         if isinstance(value, Tensor):
             found[path] = value
-        elif isinstance(value, Mapping):
-            for key, item in value.items():
-                visit(item, f"{path}/{key}")
+        elif isinstance(value, Mapping | tuple | list):
+            for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+                visit(item, f"{path}/{key}" if path else str(key))
         elif dataclasses.is_dataclass(value):
             for field in dataclasses.fields(value):
                 visit(getattr(value, field.name), f"{path}/{field.name}" if path else field.name)

@@ -179,9 +179,12 @@ def as_optimizer(choice: str | ColumnOptimizer | type[torch.optim.Optimizer] | C
                 f"no optimiser is called {choice!r}", expected=", ".join(named), write='optimizer="adam"'
             )
         return named[choice]
-    if isinstance(choice, type) and issubclass(choice, torch.optim.Optimizer):
-        return Torch(choice)
-    if hasattr(choice, "init") and hasattr(choice, "step"):
+    if isinstance(choice, type):
+        if issubclass(choice, torch.optim.Optimizer):
+            return Torch(choice)
+        if issubclass(choice, SGD | Adam):
+            return choice()
+    elif hasattr(choice, "init") and hasattr(choice, "step"):
         return choice  # type: ignore[return-value]
     raise ConfigurationError(
         "optimizer must be a name, an optimiser of this library or a class of torch.optim",

@@ -39,7 +39,7 @@ def fan_in_spread(block: Block, module: nn.Module, value: Tensor) -> float:
         return math.sqrt(2.0 / math.prod(shape[1:]))
     if isinstance(module, _RECURRENT):
         return math.sqrt(1.0 / shape[-1])
-    # Embeddings and parameters of the user's own: the scale that the network gave them.
+    # Embeddings and parameters of the user's own: the mean and the scale that the network gave them.
     return float(value.detach().double().std()) if value.numel() > 1 else 0.0
 
 
@@ -75,7 +75,9 @@ def starting_means(model: Model, rng: Rng, start: Start = "fan_in") -> Tensor:
         if start == "fan_in" and block.kind == "random":
             spread = fan_in_spread(block, module, value)
             if spread > 0.0:
-                theta[:, columns] = spread * noise[:, columns]
+                # A parameter of the user's own may be far from zero (the lengths that weight_norm splits off).
+                centre = 0.0 if isinstance(module, (*_RECTIFIED, *_TRANSPOSED, *_RECURRENT)) else value.mean()
+                theta[:, columns] = centre + spread * noise[:, columns]
             elif isinstance(module, (*_RECTIFIED, *_TRANSPOSED)):
                 theta[:, columns] = 0.0
             else:

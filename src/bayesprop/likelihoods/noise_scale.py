@@ -51,7 +51,7 @@ def scale_latents(scale: Scale) -> tuple[Latent, ...]:
     """The latent of a learnt scale; nothing for a known one."""
     if isinstance(scale, int | float):
         return ()
-    return (Latent(NAME, (), scale.log_density_of_scale, float(scale.initial)),)
+    return (Latent(NAME, (), scale.log_density_of_scale, float(scale.initial), scale.score_of_log_scale),)
 
 
 def scale_value(scale: Scale, latents: Mapping[str, Tensor], outputs: Tensor) -> Number:

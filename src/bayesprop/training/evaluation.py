@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesprop.data import Data, Scaling, Stream, as_data, encode_labels
+from bayesprop.errors import DataError
 from bayesprop.metrics import error, root_mean_squared_error
 from bayesprop.model import Model
 from bayesprop.posteriors import Posterior
@@ -33,7 +34,13 @@ def prepared(data: Data | Stream, model: Model, scaling: Scaling | None, classes
         if scaling is not None:
             here = scaling.to(targets.device)
             inputs, targets = here.scale_inputs(inputs), here.scale_targets(targets)
-    if classes is not None and data.classes != classes:
+    if data.classes is not None and classes is None:
+        raise DataError(
+            "the training data have no classes",
+            received=f"labels such as {data.classes[0]!r}",
+            expected="the same kind of targets as in training",
+        )
+    if data.classes != classes:
         labels = targets if data.classes is None else [data.classes[i] for i in targets.reshape(-1).tolist()]
         targets = encode_labels(labels, classes).reshape(targets.shape)
     return model.prepare_inputs(inputs), model.likelihood.encode(targets).to(model.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 import os
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from bayesprop import diagnostics, rng
-from bayesprop.data import Data, Stream, as_data
+from bayesprop.data import Data, as_data
 from bayesprop.errors import BayespropWarning, ConfigurationError
 from bayesprop.inference.method import Method, load_tensors
 from bayesprop.inference.variational import BayesByBackprop
@@ -22,7 +23,8 @@ from bayesprop.model import Model
 from bayesprop.posteriors import Context, Posterior
 from bayesprop.training import checkpoint as checkpoints
 from bayesprop.training import selection
-from bayesprop.training.evaluation import kl_to_prior, validation_scores
+from bayesprop.training.arguments import check_call, check_settings, whole_number
+from bayesprop.training.evaluation import prepared, report
 from bayesprop.training.interrupts import Interrupts
 from bayesprop.training.observers import Event, Observer, ProgressBar, Stop
 from bayesprop.training.source import Source
@@ -55,76 +57,81 @@ def fit(
 
     Args:
         data: `Data`, a pair (inputs, targets) of tensors or arrays, a torch Dataset or a DataLoader (its own batch
-        size). method: how; Bayes by Backprop if nothing is said.
+            size).
+        method: how; Bayes by Backprop if nothing is said.
         batch_size: rows of a minibatch, None for all rows at once.
         starts: independent starts trained side by side; the one with the best ELBO is returned.
         validation: data, or a share of the training rows such as 0.1; scored every `report_every` epochs.
         patience: stop after so many reports without a better validation NLL and return the best state.
-        observers: functions of an `Event`; returning `Stop` ends the training after the epoch.
+        observers: functions of an `Event`; returning `Stop` ends the training after the step or epoch of the event.
         progress: a progress bar on standard error; by default if that is a terminal.
         checkpoint: file that is rewritten every `checkpoint_every` seconds and at the end; with `resume=True` training
-        goes
-            on from it, bit for bit, if it exists.
+            goes on from it, bit for bit, if it exists.
         num_data: N, for a stream that does not know it.
         autocast: a dtype such as torch.bfloat16 for the forward pass; theta stays in its own.
 
     Ctrl-C ends the training after the step in flight and returns what was learnt so far.
     """
     method = BayesByBackprop() if method is None else method
-    _check(
-        model,
-        method,
-        epochs=epochs,
-        starts=starts,
-        patience=patience,
-        validation=validation,
-        resume=resume,
-        checkpoint=checkpoint,
-    )
+    check_call(model, method, observers)
+    check_settings(patience=patience, validation=validation, resume=resume, checkpoint=checkpoint, autocast=autocast)
+    epochs, starts = whole_number("epochs", epochs), whole_number("starts", starts)
+    seed = whole_number("seed", seed, least=None)
+    batch_size = None if batch_size is None else whole_number("batch_size", batch_size)
+    every = max(1, epochs // 100) if report_every is None else whole_number("report_every", report_every)
+    limit = None if patience is None else whole_number("patience", patience) * every
+
     model = model if device is None else model.to(device)
     found = as_data(data, num_data)
-    held_out: Data | Stream | None = None
-    if isinstance(validation, float):
+    held_out: Any = validation
+    if isinstance(validation, numbers.Real):
         if not isinstance(found, Data):
             raise ConfigurationError(
                 "a share of a stream cannot be held back",
                 received=f"validation={validation}",
                 write="validation=another_loader",
             )
-        found, held_out = found.split(validation, seed)
-    elif validation is not None:
-        held_out = selection.like(as_data(validation), found)
+        found, held_out = found.split(float(validation), seed)
 
     seeds = rng.Rng.create(seed, starts, model.device)
     source = Source(found, model, batch_size=batch_size, epochs=epochs, rng=seeds)
-    model.probe(*source.example())
-    context = Context(source.num_data, getattr(found, "scaling", None), found.classes, seed, method)
-    run = checkpoints.describe_run(model, method, found, seed=seed, starts=starts, batch_size=batch_size)
-    state = method.init(model, seeds)
+    outputs = source.probe()
+    if held_out is not None:
+        held_out = prepared(as_data(held_out), model, found.scaling, found.classes)
+        model.likelihood.check(outputs[: held_out[1].shape[0]], held_out[1])
+    context = Context(source.num_data, found.scaling, found.classes, seed, method)
+    settings = {"seed": seed, "starts": starts, "batch_size": batch_size, "autocast": str(autocast)}
+    run = checkpoints.describe_run(model, method, found, **settings)
     now = checkpoints.Progress(
-        state,
+        method.init(model, seeds),
         torch.zeros(starts, dtype=torch.float64, device=model.device),
         torch.full((starts,), 2**62, dtype=torch.int64, device=model.device),
     )
     if resume and checkpoint is not None and Path(checkpoint).exists():
         checkpoints.load(checkpoint, now, run, model.layout)
-        context.history = now.history
+    context.history = now.history
 
     watchers: list[Observer] = list(observers)
     if progress or (progress is None and sys.stderr.isatty()):
         watchers.append(ProgressBar())
-    started, saved = time.perf_counter(), time.perf_counter()
-    every = report_every or max(1, epochs // 100)
+    started = saved = time.perf_counter()
 
     def tell(kind: str, metrics: dict[str, Any] | None = None) -> bool:
         event = Event(kind, now.epoch, epochs, now.step, source.count, time.perf_counter() - started, metrics or {})
-        answers = [watcher(event) for watcher in watchers]  # all of them are told, whatever one answers
-        return Stop in answers
+        answers = [watcher(event) for watcher in watchers]  # all are told, whoever answers Stop
+        return any(answer is Stop for answer in answers)
+
+    def posterior() -> Posterior:
+        """What was learnt so far; refused if it is not finite."""
+        made = method.posterior(model, now.state)
+        made.context = context
+        selection.check_finite(made, now, checkpoint)
+        return made
 
     def save() -> None:
         nonlocal saved
         if checkpoint is not None:
-            selection.check_finite(method.posterior(model, now.state), now, checkpoint)
+            posterior()
             checkpoints.save(checkpoint, now, run)
             saved = time.perf_counter()
 
@@ -132,10 +139,9 @@ def fit(
     if autocast is not None:
         precision = lambda: torch.autocast(model.device.type, autocast)  # noqa: E731
     with Interrupts() as interrupts:
-        tell("start")
         try:
-            while now.epoch < epochs and not interrupts.requested:
-                batches = 0
+            stopped = tell("start")
+            while now.epoch < epochs and not stopped and not selection.exhausted(now, limit):
                 for batch in source.epoch(now.epoch, now.index):
                     model.set_mode(True)
                     step = seeds.at(now.step)
@@ -149,107 +155,38 @@ def fit(
                     value = info.log_likelihood.detach()
                     now.total += value
                     now.first_bad = torch.where(torch.isfinite(value), now.first_bad, now.first_bad.clamp(max=now.step))
-                    now.step, now.index, batches = now.step + 1, now.index + 1, batch.count
+                    now.step, now.index = now.step + 1, now.index + 1
                     if checkpoint is not None and time.perf_counter() - saved > checkpoint_every:
                         save()
-                    if interrupts.requested:
+                    stopped = (bool(observers) and tell("step")) or interrupts.requested
+                    if stopped:
                         break
                 else:
-                    finished = now.epoch
                     metrics: dict[str, Any] = {}
-                    if (finished + 1) % every == 0 or finished + 1 == epochs:
-                        metrics = _report(method, model, now, held_out, context, batches, checkpoint)
-                    stop = tell("epoch", metrics)
-                    now.epoch, now.index = finished + 1, 0
+                    if (now.epoch + 1) % every == 0 or now.epoch + 1 == epochs:
+                        metrics = {"epoch": now.epoch + 1, "step": now.step}
+                        metrics |= report(posterior(), now.total / max(1, now.index), held_out)
+                        now.history.append(metrics)
+                        if limit is not None:
+                            selection.keep_best(now, metrics)
+                    stopped = tell("epoch", metrics) or interrupts.requested
+                    now.epoch, now.index = now.epoch + 1, 0
                     now.total.zero_()
-                    if (
-                        metrics
-                        and patience is not None
-                        and selection.keep_best(now, metrics, finished, patience * every)
-                    ):
-                        break
-                    if stop:
-                        break
             save()
         finally:
             tell("end")
 
-    if interrupts.requested:
+    if interrupts.requested and now.epoch < epochs:
         warnings.warn(
             f"interrupted in epoch {now.epoch + 1} of {epochs}; this is what was learnt so far",
             BayespropWarning,
             stacklevel=2,
         )
-    if now.best and patience is not None:
+    if now.best and limit is not None:
         load_tensors(now.state, now.best, source="the best state")
-    posterior = method.posterior(model, now.state)
-    posterior.context = context
-    selection.check_finite(posterior, now, checkpoint)
+    result = posterior()
     if starts > 1:
-        posterior = selection.best_start(posterior, source)
-    for message in diagnostics.examine(posterior, source.data if isinstance(source.data, Data) else None):
+        result = selection.best_start(result, source)
+    for message in diagnostics.examine(result, source.data if isinstance(source.data, Data) else None):
         warnings.warn(message, BayespropWarning, stacklevel=2)
-    return posterior
-
-
-def _report(
-    method: Method,
-    model: Model,
-    now: checkpoints.Progress,
-    held_out: Data | Stream | None,
-    context: Context,
-    batches: int,
-    checkpoint: Any,
-) -> dict[str, Any]:
-    """The numbers of one epoch, appended to the history: in nats for the full data, of the best particle."""
-    posterior = method.posterior(model, now.state)
-    posterior.context = context
-    selection.check_finite(posterior, now, checkpoint)
-    data_term = now.total / max(1, now.index)
-    metrics: dict[str, Any] = {"epoch": now.epoch + 1, "step": now.step}
-    divergence = kl_to_prior(posterior)
-    objective = data_term if divergence is None else data_term - divergence
-    best = int(torch.nan_to_num(objective, nan=-torch.inf).argmax())
-    metrics["log_likelihood"] = float(data_term[best])
-    if divergence is not None:
-        metrics |= {"kl": float(divergence[best]), "elbo": float(objective[best])}
-    if held_out is not None:
-        metrics |= validation_scores(posterior, held_out, draws=16)
-    now.history.append(metrics)
-    context.history = now.history
-    return metrics
-
-
-def _check(
-    model: Model,
-    method: Any,
-    *,
-    epochs: int,
-    starts: int,
-    patience: int | None,
-    validation: Any,
-    resume: bool,
-    checkpoint: Any,
-) -> None:
-    """Refuse a call that cannot work before anything is computed."""
-    if not isinstance(model, Model):
-        raise ConfigurationError(
-            "fit needs a model",
-            received=f"a {type(model).__name__}",
-            write="bp.fit(bp.Model(network, likelihood=...), data)",
-        )
-    if not isinstance(method, Method):
-        raise ConfigurationError(
-            "fit needs a method", received=f"{method!r}", write="bp.fit(model, data, bp.inference.BayesByBackprop())"
-        )
-    for name, value in (("epochs", epochs), ("starts", starts)):
-        if value < 1:
-            raise ConfigurationError(f"fit: {name} must be at least 1", received=f"{value}", write=f"{name}=1")
-    if patience is not None and validation is None:
-        raise ConfigurationError(
-            "fit: early stopping needs data to decide on", received=f"patience={patience}", write="validation=0.1"
-        )
-    if resume and checkpoint is None:
-        raise ConfigurationError(
-            "fit: there is no file to resume from", received="resume=True", write='checkpoint="run.ckpt", resume=True'
-        )
+    return result

@@ -13,9 +13,8 @@ where k_i comes from the KL schedule (1 for "uniform"; mean 1 over an epoch) and
 N makes learning rates mean what they mean elsewhere. With f(w, theta) = log q(w | theta) - log p(w) p(D | w) the
 paper's gradients are
 
-    d mean = df/dw + df/dmean                                                                         (paper's equation
-    3) d rho  = df/dw * eps / (1 + exp(-rho)) + df/drho                                                  (paper's
-    equation 4)
+    d mean = df/dw + df/dmean                                                                      (paper's equation 3)
+    d rho  = df/dw * eps / (1 + exp(-rho)) + df/drho                                               (paper's equation 4)
 
 Of log q only -log std is left of their sum, exactly and for every eps; so the entropy is never sampled. The prior's
 part is closed form where there is one (Normal, Laplace, flat) and otherwise sampled at the same w. `stick_the_landing`
@@ -68,13 +67,16 @@ class BayesByBackprop:
 
     Args:
         learning_rate: step size, a number or one for each particle; `scale_learning_rate` is that of rho (None: the
-        same). optimizer: "adam", "adamw", "sgd", "momentum", an optimiser of `inference.optimizers` or a class of
-        `torch.optim`. estimator: `SharedWeights(samples, antithetic)`, `LocalReparameterization(samples)` or
-        `Flipout(samples)`. kl: "auto" (closed form where there is one), "closed_form" (refused where there is none) or
-        "monte_carlo". kl_weights: "uniform", "geometric", "warmup" or a function of (index, count, epoch);
-        `temperature` multiplies the KL. initial_mean, initial_scale: where q starts; see `starting_means`.
-        `initial_rho` (a number or a pair for a uniform
-            draw) overrides the scale, for experiments that are stated in rho.
+            same).
+        optimizer: "adam", "adamw", "sgd", "momentum", an optimiser of `inference.optimizers` or a class of
+            `torch.optim`.
+        estimator: `SharedWeights(samples, antithetic)`, `LocalReparameterization(samples)` or `Flipout(samples)`.
+        kl: "auto" (closed form where there is one), "closed_form" (refused where there is none) or "monte_carlo".
+        kl_weights: "uniform", "geometric", "warmup" or a function of (index, count, epoch).
+        temperature: multiplies the KL, a number or one for each particle.
+        stick_the_landing: leaves the score of q out; the KL is then sampled.
+        initial_mean, initial_scale: where q starts; see `starting_means`. `initial_rho` (a number or a pair for a
+            uniform draw) overrides the scale, for experiments that are stated in rho.
         schedule: factor on the learning rates as a function of the training's progress.
         clip_norm: longest gradient of (mean, rho) of one particle.
 
@@ -133,6 +135,15 @@ class BayesByBackprop:
                 expected="Normal, Laplace or Flat with numbers as scales",
                 write='kl="auto"',
             )
+        for name in ("learning_rate", "scale_learning_rate", "temperature"):
+            value = getattr(self, name)
+            if isinstance(value, Tensor) and tuple(value.shape) not in ((), (rng.particles,)):
+                raise ConfigurationError(
+                    f"{name}: a tensor holds one number for each particle",
+                    received=f"a tensor of shape {list(value.shape)}",
+                    expected=f"a number, or a tensor of shape [{rng.particles}]",
+                    write=f"fit(..., starts={value.numel()})  # or {name}=1e-3",
+                )
         mean = starting_means(model, rng, self.initial_mean)
         width = model.layout.latent
         if isinstance(self.initial_rho, tuple):
@@ -173,8 +184,7 @@ class BayesByBackprop:
         state = (layout.size + layout.latent) * (1 + moments)
         return int(particles * size * (state + 2 * self.estimator.samples * layout.size))
 
-    # -- the parts of a step
-    # --------------------------------------------------------------------------------------------
+    # -- the parts of a step ------------------------------------------------------------------------------------------
 
     def _rates(self, batch: Batch) -> dict[str, float | Tensor]:
         factor = self.schedule(batch.progress)

@@ -107,10 +107,11 @@ def update(
 def _weight_gradients(
     model: Model, state: MeanFieldState, theta: Tensor, batch: Batch
 ) -> tuple[Tensor, list[Tensor]]:
-    """log p(batch | w), (particles,), and its gradient in pieces that follow the columns: random weights, then the rest.
+    """log p(batch | w), (particles,), and its gradient in pieces that follow the columns: random weights, then the
+    rest.
 
-    A single network is differentiated with respect to each parameter by itself, and its gradients are used where autograd
-    leaves them: joining them into one row would cost a pass over all columns.
+    A single network is differentiated with respect to each parameter by itself, and its gradients are used where
+    autograd leaves them: joining them into one row would cost a pass over all columns.
     """
     layout = model.layout
     if theta.shape[0] > 1:

@@ -103,9 +103,9 @@ def _through_activations(
             spread = bound.weights(shifted) - location
             columns = torch.cat((location, latents), dim=-1)
         points = centre[..., width:]
-        means = layout.unflatten(torch.cat((columns, points), dim=-1), ("random", "point"))
+        means = model.hold_padding(layout.unflatten(torch.cat((columns, points), dim=-1), ("random", "point")))
         padded = torch.nn.functional.pad(spread, (0, layout.size - layout.random))
-        spreads = layout.unflatten(padded, ("random",))
+        spreads = model.hold_padding(layout.unflatten(padded, ("random",)), spread=True)
         noises = layout.unflatten(torch.nn.functional.pad(noise, (0, layout.size - width)), ("random",))
         values = model.latent_values(torch.cat((columns, points), dim=-1))
 
@@ -155,8 +155,5 @@ def prior_score(model: Model, theta: Tensor, *, skip_weights: bool = False) -> T
     score = torch.zeros_like(theta) if skip_weights else model.bound_prior.score(theta)
     for latent in model.likelihood.latents:
         columns = model.layout.by_name[latent.name].columns
-        leaf = theta[..., columns].detach().requires_grad_(True)
-        with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(latent.unconstrained_log_density(leaf).sum(), leaf)
-        score[..., columns] = gradient
+        score[..., columns] = latent.unconstrained_score(theta[..., columns])
     return score
