@@ -122,13 +122,13 @@ def examine(posterior: Posterior, data: Data | None) -> list[str]:
     depth = sum(1 for block in model.layout.blocks if len(block.shape) >= 2)
     if depth < 2 or posterior.particles > 1 or min(ROWS, data.num_data) < 10 * data.inputs[0].numel():
         return messages
-    # The linear model learns on one half and is scored on the other: it would only remember what it is scored on. The
-    # network has seen both halves; whoever loses with that advantage has not found what there is.
+    # The linear models are scored on rows that they have not seen, the network on rows that it has: whoever loses with
+    # that advantage has not found what there is.
     rows = Rng.create(0, device=data.device).permutation(data.num_data, Stream.SPLIT)[0, :ROWS]
-    learn, score = rows[: len(rows) // 2], rows[len(rows) // 2 :]
-    seen = posterior.predict(data.inputs[score], 32, original_scale=False)
-    reached = float(seen.log_prob(data.targets[score]).mean())
-    linear = linear_log_likelihood(model, data.rows(learn), data.rows(score))
+    inputs, targets = data.inputs[rows], data.targets[rows]
+    seen = posterior.predict(inputs, 32, original_scale=False)
+    reached = float(seen.log_prob(targets).mean())
+    linear = linear_log_likelihood(model, inputs, targets)
     if math.isfinite(linear) and reached < linear + 0.01 * abs(linear):
         messages.append(
             "the network explains the training data no better than a linear model does (mean log-likelihood "
