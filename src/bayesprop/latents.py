@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import biject_to, constraints
-from torch.distributions.transforms import Transform
 
 __all__ = ["Latent"]
 
@@ -39,7 +39,8 @@ class Latent:
         return math.prod(self.shape)
 
     @property
-    def transform(self) -> Transform:
+    def transform(self) -> Any:
+        """A `torch.distributions` transform, whose annotations would let it return None."""
         return biject_to(self.constraint)
 
     def constrain(self, columns: Tensor) -> Tensor:

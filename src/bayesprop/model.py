@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from bayesprop import lanes, likelihoods, priors, rng
+from bayesprop import lanes, likelihoods, priors
+from bayesprop.assembly import assemble, bind_prior
 from bayesprop.data import as_inputs
 from bayesprop.description import Description, describe
-from bayesprop.errors import BayespropError, ConfigurationError, DataError
-from bayesprop.layout import Block, Layout, match
-from bayesprop.random_weights import Estimator, Evaluation, SharedWeights, Use, make_plan, trace
+from bayesprop.errors import ConfigurationError, DataError
+from bayesprop.inspection import inspect
+from bayesprop.random_weights import Estimator, Evaluation, SharedWeights, Use, make_plan
 
 if TYPE_CHECKING:
     from bayesprop.latents import Latent
@@ -105,87 +106,10 @@ class Model:
         for module in self.network.modules():
             if isinstance(module, nn.Embedding | nn.EmbeddingBag):
                 module.sparse = False  # the prior moves every row, so that no gradient is sparse
-        self.layout, self.bound_prior, self.fixed_names = self._lay_out(random, fixed)
-        self._padding, self._tied_padding = self._find_padding()
-        self._ties = [(alias, b.name) for b in self.layout.blocks for alias in b.aliases]
+        found = assemble(self.network, self.prior, likelihood.latents, random, fixed)
+        self.layout, self.bound_prior, self.fixed_names = found.layout, found.bound_prior, found.fixed_names
+        self._ties, self._padding, self.tied_padding = found.ties, found.padding, found.tied_padding
         self.buffers = {name: buffer.detach().clone() for name, buffer in self.network.named_buffers()}
-
-    # -- building ---------------------------------------------------------------------------------------------------
-
-    def _parameters(self) -> dict[str, tuple[nn.Parameter, tuple[str, ...]]]:
-        """Each parameter once, with the further names of tied ones."""
-        owner: dict[int, str] = {}
-        found: dict[str, tuple[nn.Parameter, tuple[str, ...]]] = {}
-        for name, parameter in self.network.named_parameters(remove_duplicate=False):
-            if isinstance(parameter, nn.parameter.UninitializedParameter):
-                raise ConfigurationError(
-                    f"{name} has no shape yet: the network has lazy layers",
-                    write="network(example_input)  # once, before bp.Model(network, ...)",
-                )
-            if parameter.is_complex():
-                raise ConfigurationError(f"{name} is complex; weights must be real", write=f'fixed="{name}"')
-            first = owner.setdefault(id(parameter), name)
-            if first == name:
-                found[name] = (parameter, ())
-            else:
-                found[first] = (parameter, (*found[first][1], name))
-        return found
-
-    def _lay_out(self, random: str | Sequence[str], fixed: str | Sequence[str]) -> tuple[Layout, Any, tuple[str, ...]]:
-        parameters = self._parameters()
-        trainable = {n: p for n, (p, _) in parameters.items() if p.requires_grad and p.numel() > 0}
-        if not trainable:
-            raise ConfigurationError(
-                "nothing in this network can be learnt",
-                received=f"{len(parameters)} parameters, none with requires_grad=True",
-                write="network.requires_grad_(True)  # or only for the layers that should be Bayesian",
-            )
-        first = {alias: n for n in trainable for alias in (n, *parameters[n][1])}  # a tied parameter under any name
-        stays = {first[n] for n in match(fixed, list(first), argument="fixed")} if fixed else set()
-        rest = [name for name in trainable if name not in stays]
-        names = [name for name in first if first[name] not in stays]
-        chosen = {first[n] for n in match(random, names, argument="random")} if random and rest else set()
-        if not chosen:
-            raise ConfigurationError(
-                "no parameter would be random", received=f"random={random!r}, fixed={fixed!r}", write='random="*"'
-            )
-        blocks: list[Block] = []
-
-        def add(
-            name: str, shape: tuple[int, ...], kind: Any, dtype: torch.dtype, aliases: tuple[str, ...] = ()
-        ) -> None:
-            module = name.rpartition(".")[0] if kind != "latent" else ""
-            blocks.append(Block(name, shape, blocks[-1].stop if blocks else 0, kind, dtype, module, aliases))
-
-        for name in (n for n in rest if n in chosen):
-            add(name, tuple(trainable[name].shape), "random", trainable[name].dtype, parameters[name][1])
-        bound = priors.bind(self.prior, tuple(blocks), self._other_names(blocks))
-        wide = torch.float64 if any(b.dtype == torch.float64 for b in blocks) else torch.float32
-        for latent in (*bound.latents, *self.likelihood.latents):
-            add(latent.name, latent.shape, "latent", wide)
-        for name in (n for n in rest if n not in chosen):
-            add(name, tuple(trainable[name].shape), "point", trainable[name].dtype, parameters[name][1])
-        fixed_names = tuple(n for n in parameters if n not in chosen and n not in {b.name for b in blocks})
-        return Layout(tuple(blocks)), bound, fixed_names
-
-    def _find_padding(self) -> tuple[dict[str, int], str]:
-        """By parameter, the row of an embedding that stands for "nothing" and is not to be trained; and a tied one."""
-        rows, tied = {}, ""
-        owners = {name: block for block in self.layout.blocks for name in (block.name, *block.aliases)}
-        for name, module in self.network.named_modules():
-            block = owners.get(f"{name}.weight" if name else "weight")
-            if isinstance(module, nn.Embedding) and module.padding_idx is not None and block is not None:
-                if block.aliases:
-                    tied = block.name  # used elsewhere, where this row is a weight like any other
-                else:
-                    rows[block.name] = module.padding_idx
-        return rows, tied
-
-    def _other_names(self, blocks: Sequence[Block]) -> tuple[str, ...]:
-        """Names that a mapping of priors may mention although they are not random: a whole state dict, say."""
-        random = {name for block in blocks for name in (block.name, *block.aliases)}
-        names = [name for name, _ in self.network.named_parameters(remove_duplicate=False)]
-        return tuple(name for name in (*names, *dict(self.network.named_buffers())) if name not in random)
 
     # -- what is known before training ------------------------------------------------------------------------------
 
@@ -215,8 +139,7 @@ class Model:
             if here in self._always_eval
         ]
         moved.buffers = {name: buffer.to(device) for name, buffer in self.buffers.items()}
-        random = self.layout.of_kind("random")
-        moved.bound_prior = priors.bind(self.prior, random, self._other_names(random))
+        moved.bound_prior = bind_prior(self.network, self.prior, self.layout.of_kind("random"))
         return moved
 
     def prepare_inputs(self, inputs: Any) -> Any:
@@ -394,48 +317,16 @@ class Model:
     def probe(self, inputs: Any, targets: Tensor | None) -> Tensor:
         """One forward pass of the network as it came, on a few rows: refuse early what cannot work, learn what can.
 
-        Finds whether the network draws from torch's global generator (dropout) and whether vmap can batch it.
+        Finds whether the network draws from torch's global generator (dropout) and whether vmap can batch it. Returns
+        the outputs; targets are checked against them.
         """
-        buffers = {name: buffer.clone() for name, buffer in self.buffers.items()}
-        named = dict(self.network.named_parameters())
-        weights = {b.name: named[b.name].detach() for b in self.layout.of_kind("random", "point")}
-        self.set_mode(True)
-        with torch.no_grad(), rng.quarantine(0, self.device):
-            before = _generator_state(self.device)
-            try:
-                outputs = self.forward(weights, buffers, inputs)
-            except BayespropError:
-                raise
-            except Exception as error:
-                shapes = pytree.tree_map(lambda t: f"{list(t.shape)} {t.dtype}", inputs)
-                raise DataError(
-                    f"the network cannot take these inputs: {error}",
-                    received=f"inputs {shapes}",
-                    expected="what network(inputs) accepts",
-                ) from error
-            self.draws_globally = not torch.equal(before, _generator_state(self.device))
-            self.vmap_failure = self._lane_obstacle(weights, inputs, not self.draws_globally)
-            self._uses, self._plans = self._trace(weights, inputs), {}
-            self.set_mode(False)
-            before = _generator_state(self.device)
-            outputs = self.forward(weights, {n: b.clone() for n, b in self.buffers.items()}, inputs)
-            quiet = torch.equal(before, _generator_state(self.device))
-            self.vmap_failure = self.vmap_failure or self._lane_obstacle(weights, inputs, quiet)
-            self.vectorised = not self.vmap_failure
+        found = inspect(self, inputs)
+        self.draws_globally, self.vmap_failure = found.draws_globally, found.vmap_failure
+        self.vectorised = not self.vmap_failure
+        self._uses, self._plans = found.uses, {}
         if targets is not None:
-            self.likelihood.check(outputs, targets)
-        return outputs
-
-    def _trace(self, weights: Mapping[str, Tensor], inputs: Any) -> dict[str, tuple[Use, ...]]:
-        """How each random weight is used: a forward pass with two and one with three examples, recorded."""
-        random = {b.name: weights[b.name] for b in self.layout.of_kind("random")}
-
-        def call(recorded: Mapping[str, Tensor], rows: int) -> Tensor:
-            # Rows repeat where there are fewer than three: only shapes are looked at.
-            some = pytree.tree_map(lambda t: t[torch.arange(rows, device=t.device) % t.shape[0]], inputs)
-            return self.forward({**weights, **recorded}, {n: b.clone() for n, b in self.buffers.items()}, some)
-
-        return trace(call, random)
+            self.likelihood.check(found.outputs, targets)
+        return found.outputs
 
     def plan(self, estimator: Estimator) -> dict[str, Evaluation]:
         """How each random weight is evaluated under an estimator, and why; needs `probe` to have seen inputs."""
@@ -461,14 +352,3 @@ class Model:
         plan = self.plan(estimator) if self._uses is not None else None
         memory = None if method is None else method.memory(self, particles, batch_size)
         return describe(self, plan, memory)
-
-    def _lane_obstacle(self, weights: Mapping[str, Tensor], inputs: Any, compare: bool) -> str:
-        """Why lanes run in a loop: vmap cannot batch the network in its present mode; "" if it can."""
-        if self._tied_padding:
-            return f"vmap trains the padding row of a tied embedding, {self._tied_padding}"
-        return lanes.obstacle(self.forward, weights, self.buffers, inputs, compare=compare)
-
-
-def _generator_state(device: torch.device) -> Tensor:
-    state = torch.default_generator.get_state()
-    return torch.cat((state, torch.cuda.get_rng_state(device))) if device.type == "cuda" else state

@@ -10,13 +10,13 @@ _UNDER_QUARANTINE = "prediction samples targets under quarantine, with a seed of
 _LOOKS_ONLY = "sees whether a network draws by itself"
 ALLOWED = {
     ("src/bayesprop/likelihoods/bernoulli.py", "torch.bernoulli"): (1, _UNDER_QUARANTINE),
-    ("src/bayesprop/likelihoods/categorical.py", "torch.multinomial"): (1, _UNDER_QUARANTINE),
+    ("src/bayesprop/likelihoods/categorical.py", "torch.rand_like"): (1, _UNDER_QUARANTINE),
     ("src/bayesprop/likelihoods/gaussian.py", "torch.randn_like"): (1, _UNDER_QUARANTINE),
     ("src/bayesprop/likelihoods/heteroscedastic_gaussian.py", "torch.randn_like"): (1, _UNDER_QUARANTINE),
     ("src/bayesprop/likelihoods/poisson.py", "torch.poisson"): (1, _UNDER_QUARANTINE),
     ("src/bayesprop/likelihoods/student_t.py", "torch.distributions"): (1, _UNDER_QUARANTINE),
-    ("src/bayesprop/model.py", "torch.default_generator.get_state"): (1, _LOOKS_ONLY),
-    ("src/bayesprop/model.py", "torch.cuda.get_rng_state"): (1, _LOOKS_ONLY),
+    ("src/bayesprop/inspection.py", "torch.default_generator.get_state"): (1, _LOOKS_ONLY),
+    ("src/bayesprop/inspection.py", "torch.cuda.get_rng_state"): (1, _LOOKS_ONLY),
     ("src/bayesprop/rng.py", "torch.random.fork_rng"): (1, "quarantine keeps the user's state"),
     ("src/bayesprop/rng.py", "torch.default_generator.manual_seed"): (1, "quarantine seeds a private state"),
     ("src/bayesprop/rng.py", "torch.cuda.manual_seed"): (1, "quarantine seeds a private state"),

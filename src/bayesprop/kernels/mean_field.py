@@ -59,7 +59,8 @@ def sample(mean: Tensor, rho: Tensor, keys: Tensor, step: int, stream: int, colu
     out[:, columns:] = mean[:, columns:]
     for p, (seed, draw) in enumerate(keys.tolist()):
         rows = [_pointer(t[p]) for t in (out, mean, rho)]
-        handle.bayesprop_sample(*rows, *_integers(columns), native.threads(columns), *_integers(seed, draw, step, stream))
+        shape = (*_integers(columns), native.threads(columns))
+        handle.bayesprop_sample(*rows, *shape, *_integers(seed, draw, step, stream))
     return out
 
 

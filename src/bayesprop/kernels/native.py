@@ -51,7 +51,7 @@ def _cache() -> Path:
 
 
 def _openmp() -> str:
-    """Torch's own OpenMP runtime: a second one would keep threads of its own, which fight with torch's for the cores."""
+    """Torch's own OpenMP runtime: a second one would have threads of its own that fight with torch's for the cores."""
     folder = Path(torch.__file__).parent
     found = [*sorted(folder.glob("lib/libgomp*.so*")), *sorted(folder.parent.glob("torch.libs/libgomp*.so*"))]
     return str(found[0]) if found else "-lgomp"
@@ -76,9 +76,7 @@ def library() -> Library:
     if compiler is None:
         return Library(None, "no C++ compiler (g++, c++ or clang++) is on the PATH")
     recipe = " ".join((compiler, *COMPILE, _openmp(), _cpu()))
-    name = hashlib.sha256(SOURCE.read_bytes() + " ".join((compiler, *COMPILE)).encode() + _cpu().encode()).hexdigest()[
-        :16
-    ]
+    name = hashlib.sha256(SOURCE.read_bytes() + recipe.encode()).hexdigest()[:16]
     try:
         target = _cache() / f"{name}.so"
         if not target.exists():
