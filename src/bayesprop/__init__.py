@@ -5,7 +5,18 @@
     prediction = posterior.predict(X_new)
 """
 
-from bayesprop import data, diagnostics, errors, inference, likelihoods, metrics, posteriors, priors, random_weights
+from bayesprop import (
+    data,
+    diagnostics,
+    errors,
+    inference,
+    likelihoods,
+    metrics,
+    posteriors,
+    priors,
+    random_weights,
+    report,
+)
 from bayesprop.data import Data
 from bayesprop.model import Model
 from bayesprop.posteriors import load
@@ -30,4 +41,5 @@ __all__ = [
     "posteriors",
     "priors",
     "random_weights",
+    "report",
 ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+
+from bayesprop.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
     from bayesprop.model import Model
@@ -21,20 +24,21 @@ NOT_SEEN = "give inputs=X[:8] to know"
 
 @dataclass(frozen=True)
 class Row:
-    """One parameter: "random" (has a distribution), "latent" (a learnt scale), "point" (an estimate) or "fixed"."""
+    """One parameter: "random" (has a distribution), "latent" (a learnt scale), "point" (an estimate) or "fixed".
+
+    `tied` are the further names of a tied parameter.
+    """
 
     name: str
     shape: tuple[int, ...]
     kind: str
     prior: str
     evaluation: str
+    tied: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -50,16 +54,25 @@ class Description:
         return sum(row.size for row in self.rows if row.kind == kind)
 
     def __getitem__(self, name: str) -> Row:
-        return next(row for row in self.rows if row.name == name)
+        for row in self.rows:
+            if name == row.name or name in row.tied:
+                return row
+        known = [name for row in self.rows for name in (row.name, *row.tied)]
+        raise ConfigurationError(
+            f"no parameter is called {name!r}.{did_you_mean(name, known)}",
+            expected="one of " + ", ".join(known[:20]),
+        )
 
     def __str__(self) -> str:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for title in ("parameter", "shape", "kind", "prior", "evaluated by"):
             table.add_column(title, overflow="fold")
         for row in self.rows:
-            table.add_row(row.name, "x".join(map(str, row.shape)) or "1", row.kind, row.prior, row.evaluation)
+            name = f"{row.name} (tied: {', '.join(row.tied)})" if row.tied else row.name
+            table.add_row(name, "x".join(map(str, row.shape)) or "1", row.kind, row.prior, row.evaluation)
         out = io.StringIO()
-        Console(file=out, width=140).print(table)
+        # Plain text wherever it is printed, and "prior.scale[head]" is a name, not a mark for bold type.
+        Console(file=out, width=140, color_system=None, markup=False, emoji=False).print(table)
         kinds = ", ".join(
             f"{self.count(kind):,} {kind}" for kind in ("random", "latent", "point", "fixed") if self.count(kind)
         )
@@ -90,15 +103,13 @@ def describe(model: Model, plan: Mapping[str, Evaluation] | None, memory: int | 
     parameters = dict(model.network.named_parameters())
     rows = []
     for block in model.layout.blocks:
-        tied = f" (tied: {', '.join(block.aliases)})" if block.aliases else ""
         if block.kind == "random":
-            rows.append(
-                Row(block.name + tied, block.shape, "random", model.bound_prior.describe(block), _how(block.name, plan))
-            )
+            prior = model.bound_prior.describe(block)
+            rows.append(Row(block.name, block.shape, "random", prior, _how(block.name, plan), block.aliases))
         elif block.kind == "latent":
             rows.append(Row(block.name, block.shape, "latent", "hyperprior", "a column like any other"))
         else:
-            rows.append(Row(block.name + tied, block.shape, "point", "none", "the value itself"))
+            rows.append(Row(block.name, block.shape, "point", "none", "the value itself", block.aliases))
     rows += [Row(n, tuple(parameters[n].shape), "fixed", "none", "the network's own value") for n in model.fixed_names]
     remarks: list[Any] = []
     if not model.vectorised:

@@ -57,10 +57,7 @@ class Latent:
         """The gradient of `unconstrained_log_density`: (..., size)."""
         if self.score is not None:
             return self.score(columns)
-        leaf = columns.detach().requires_grad_(True)
-        with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(self.unconstrained_log_density(leaf).sum(), leaf)
-        return gradient
+        return torch.func.grad(lambda leaf: self.unconstrained_log_density(leaf).sum())(columns.detach())
 
     def initial_column(self) -> float:
         """The unconstrained number at which this latent starts."""

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesprop import lanes, likelihoods, priors
-from bayesprop.assembly import assemble, bind_prior
+from bayesprop.assembly import assemble, bind_prior, copy_network
 from bayesprop.data import as_inputs
 from bayesprop.description import Description, describe
-from bayesprop.errors import ConfigurationError, DataError
-from bayesprop.inspection import inspect
+from bayesprop.errors import BayespropError, ConfigurationError
+from bayesprop.inspection import cannot_pick, check_parts, inspect, no_tensor, refused
 from bayesprop.random_weights import Estimator, Evaluation, SharedWeights, Use, make_plan
 
 if TYPE_CHECKING:
@@ -75,30 +75,14 @@ class Model:
         fixed: str | Sequence[str] = (),
         output: Callable[[Any], Tensor] | None = None,
     ) -> None:
-        if not isinstance(network, nn.Module):
-            raise ConfigurationError(
-                "Model needs a network to make Bayesian",
-                received=f"a {type(network).__name__}",
-                expected="a torch.nn.Module object",
-                write="bp.Model(Net(), ...)" if isinstance(network, type) else "bp.Model(network, likelihood=...)",
-            )
-        if not isinstance(likelihood, likelihoods.Likelihood):
-            raise ConfigurationError(
-                "Model needs to know how targets depend on the network's output",
-                received=f"likelihood={likelihood!r}",
-                write="likelihood=bp.likelihoods.Categorical()  # or Gaussian(), Bernoulli(), Poisson(), ...",
-            )
-        try:
-            self.network = copy.deepcopy(network)
-        except Exception as error:
-            raise ConfigurationError(
-                f"the network cannot be copied: {error}", write="Model(copyable_network, ...)"
-            ) from error
+        check_parts(network, likelihood, output)
+        self.network = copy_network(network)
         self.likelihood = likelihood
         self.prior: Any = priors.Normal() if prior is None else prior
         self.output = output
         self.random_patterns, self.fixed_patterns = random, fixed
         self.vectorised, self.draws_globally, self.vmap_failure = True, False, ""
+        self._written: frozenset[str] = frozenset()  # buffers that the network writes into when it evaluates
         self._uses: dict[str, tuple[Use, ...]] | None = None
         self._plans: dict[Estimator, dict[str, Evaluation]] = {}
         root_trains = network.training
@@ -129,10 +113,18 @@ class Model:
 
     def to(self, device: torch.device | str) -> Model:
         """The same model on another device."""
-        if torch.device(device) == self.device:
+        try:
+            device = torch.empty(0, device=device).device
+        except (RuntimeError, AssertionError) as error:  # no such word, or a torch that was built without it
+            raise ConfigurationError(
+                f"there is no device {str(device)!r} here",
+                received=str(error).splitlines()[0],
+                write=f'device="{torch.accelerator.current_accelerator() or "cpu"}"',
+            ) from error
+        if device == self.device:
             return self
         moved = copy.copy(self)
-        moved.network = copy.deepcopy(self.network).to(device)
+        moved.network = copy_network(self.network).to(device)
         moved._always_eval = [
             there
             for here, there in zip(self.network.modules(), moved.network.modules(), strict=True)
@@ -142,17 +134,26 @@ class Model:
         moved.bound_prior = bind_prior(self.network, self.prior, self.layout.of_kind("random"))
         return moved
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        memo[id(self)] = twin = object.__new__(Model)
+        memo[id(self.network)] = copy_network(self.network, memo)
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
+
     def prepare_inputs(self, inputs: Any) -> Any:
         """Inputs on the model's device and, for numbers, in its dtype; whole numbers stay only if an embedding reads
-        them."""
+        them. One tensor of yes and no is a feature like others; among several tensors it is a mask, and stays."""
         reads_indices = any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in self.network.modules())
         floating = next((p.dtype for p in self.network.parameters() if p.is_floating_point()), torch.float32)
 
         def one(tensor: Tensor) -> Tensor:
-            if tensor.is_floating_point() or (not reads_indices and tensor.dtype != torch.bool):
+            whole = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
+            if tensor.is_floating_point() or (whole and not reads_indices):
                 return tensor.to(self.device, floating)
             return tensor.to(self.device)
 
+        if isinstance(inputs, Tensor) and inputs.dtype == torch.bool:
+            inputs = inputs.long()
         return pytree.tree_map(one, inputs)
 
     def initial_buffers(self, particles: int) -> dict[str, Tensor]:
@@ -201,18 +202,24 @@ class Model:
         )
         keywords = inputs if isinstance(inputs, dict) else {}
         # Tied parameters are passed under all their names: torch's own search for ties costs more than a small network.
-        values = {**weights, **buffers, **{alias: weights[name] for alias, name in self._ties if name in weights}}
-        result = torch.func.functional_call(self.network, values, arguments, keywords, tie_weights=False)
+        values = {**weights, **buffers}
+        values.update({alias: values[name] for alias, name in self._ties if name in values})
+        try:
+            result = torch.func.functional_call(self.network, values, arguments, keywords, tie_weights=False)
+        except (ValueError, IndexError) as error:  # a single row before batch statistics, an index beyond an embedding
+            raise refused(self, inputs, error) from error
+        if self.network.training:
+            for name, buffer in buffers.items():
+                # torch hands back a buffer that was replaced and not written into: self.count = self.count + 1.
+                if values[name] is not buffer and values[name].shape == buffer.shape:
+                    buffer.copy_(values[name].detach())
         if self.output is not None:
-            result = self.output(result)
+            try:
+                result = self.output(result)
+            except (AttributeError, IndexError, KeyError, TypeError) as error:
+                raise cannot_pick(result, error) from error
         if not isinstance(result, Tensor):
-            raise DataError(
-                "the network must return one tensor to be compared with the targets",
-                received=f"a {type(result).__name__} of {len(result)}"
-                if hasattr(result, "__len__")
-                else f"a {type(result).__name__}",
-                write="bp.Model(network, output=lambda result: result[0], ...)",
-            )
+            raise no_tensor(result)
         return result
 
     def batch_log_likelihood(
@@ -238,6 +245,7 @@ class Model:
         weights = {b.name: leaf.to(b.dtype) for b, leaf in zip(layout.of_kind("random"), leaves, strict=True)}
         for block in layout.of_kind("point"):
             weights[block.name] = rest[block.start - offset : block.stop - offset].reshape(block.shape).to(block.dtype)
+        weights = self.hold_padding(weights)
         latents = {}
         for latent in self.likelihood.latents:
             block = layout.by_name[latent.name]
@@ -270,10 +278,14 @@ class Model:
         return lanes.run(function, arguments, tags, particles=particles, draws=draws, vectorised=self.vectorised)
 
     def spread_buffers(self, buffers: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
-        """A copy of each buffer for each draw, because a training network writes into its buffers."""
-        if self.network.training:
-            return {n: b.unsqueeze(1).repeat(1, draws, *[1] * (b.dim() - 1)) for n, b in buffers.items()}
-        return {n: b.unsqueeze(1).expand(-1, draws, *b.shape[1:]) for n, b in buffers.items()}
+        """Each buffer for each draw: a copy of those that the network writes into, which are all while it trains."""
+        written = buffers if self.network.training else self._written
+        return {
+            n: b.unsqueeze(1).repeat(1, draws, *[1] * (b.dim() - 1))
+            if n in written
+            else b.unsqueeze(1).expand(-1, draws, *b.shape[1:])
+            for n, b in buffers.items()
+        }
 
     def gather_buffers(self, buffers: dict[str, Tensor], copies: Mapping[str, Tensor]) -> None:
         if self.network.training:
@@ -296,6 +308,10 @@ class Model:
         try:
             with torch.no_grad():
                 self.forward({}, {}, inputs)
+        except BayespropError:
+            raise
+        except Exception as error:
+            raise refused(self, inputs, error, expected="rows like those of training") from error
         finally:
             for hook in hooks:
                 hook.remove()
@@ -323,7 +339,7 @@ class Model:
         found = inspect(self, inputs)
         self.draws_globally, self.vmap_failure = found.draws_globally, found.vmap_failure
         self.vectorised = not self.vmap_failure
-        self._uses, self._plans = found.uses, {}
+        self._uses, self._plans, self._written = found.uses, {}, found.written
         if targets is not None:
             self.likelihood.check(found.outputs, targets)
         return found.outputs

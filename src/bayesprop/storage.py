@@ -48,12 +48,15 @@ def write(path: str | os.PathLike[str], document: Mapping[str, Any], tensors: Ma
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        mode = temporary.stat().st_mode  # that of any new file here; safetensors would leave it to the owner alone
         save_file(stored, temporary, {"format": FORMAT, "document": text, "sha256": digest(text, stored)})
+        temporary.chmod(mode)
         with open(temporary, "rb") as handle:
             os.fsync(handle.fileno())
         os.replace(temporary, target)
     except (OSError, SafetensorError) as error:
-        kept = "the previous file is untouched" if target.exists() else "no file was left behind"
+        kept = "the previous file is untouched" if os.path.exists(target) else "no file was left behind"
         raise CheckpointError(
             f"could not write {target}: {error}",
             expected=f"room on the disk and permission to write; {kept}",
@@ -68,18 +71,22 @@ def write(path: str | os.PathLike[str], document: Mapping[str, Any], tensors: Ma
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read what `write` wrote; anything that is not exactly that is a CheckpointError."""
     target = Path(path)
-    if not target.is_file():
-        near = sorted(p.name for p in target.parent.glob("*") if p.is_file())[:5] if target.parent.is_dir() else []
+    if not os.path.isfile(target):
         raise CheckpointError(
-            f"there is no file {target}",
-            expected=f"one that was saved by bayesprop (this folder holds {', '.join(near) or 'no files'})",
+            f"there is no file {target}" + (", it is a folder" if os.path.isdir(target) else ""),
+            expected=f"one that was saved by bayesprop ({_neighbours(target)})",
         )
     try:
-        with safe_open(target, framework="pt") as file:
+        # Opened by us first: safetensors says of whatever it cannot open that it is not there.
+        with open(target, "rb"), safe_open(target, framework="pt") as file:
             header = file.metadata() or {}
             # Clones: what safetensors returns is the mapped file itself, and would change or vanish with it.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise CheckpointError(
+            f"{target} cannot be read: {error}", expected="a file that you have permission to read"
+        ) from error
+    except (SafetensorError, ValueError) as error:
         raise CheckpointError(
             f"{target} cannot be read: {error}",
             received=f"{target.stat().st_size} bytes that are not a complete safetensors file",
@@ -98,3 +105,15 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
             expected="the bytes that were written; take an earlier checkpoint or copy the file again",
         )
     return json.loads(text), tensors
+
+
+def _neighbours(target: Path) -> str:
+    """What there is beside a file that is not there, or in the folder that it is, in words."""
+    folder = target if os.path.isdir(target) else target.parent
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+    except FileNotFoundError:
+        return f"nor is there a folder {folder}"
+    except OSError as error:
+        return f"{folder} cannot be looked into: {error.strerror}"
+    return f"this folder holds {', '.join(names[:5]) or 'no files'}"

@@ -20,7 +20,7 @@ from bayesprop.data.dataset import stack
 from bayesprop.data.labels import encode_labels, find_classes
 from bayesprop.data.scaling import Scaling, Standardize
 from bayesprop.data.stream import Stream
-from bayesprop.data.tensors import Inputs, check_finite, each, first, num_rows, to_inputs
+from bayesprop.data.tensors import Inputs, check_finite, column_names, each, first, num_rows, to_inputs
 from bayesprop.errors import ConfigurationError, DataError
 
 __all__ = ["Data", "Scaling", "as_data"]
@@ -54,12 +54,11 @@ class Data:
                 received=repr(standardize),
                 expected='True, False, "inputs" or "targets"',
             )
-        columns = [str(label) for label in getattr(inputs, "columns", [])]
         names = list(classes) if classes is not None else find_classes(targets)
         tensors, encoded = to_inputs(inputs), encode_labels(targets, names)
         rows = num_rows(tensors)
         _check_lengths(rows, encoded)
-        check_finite(tensors, columns=columns)
+        check_finite(tensors, columns=column_names(inputs))
         device = first(tensors).device
         tensors, encoded = each(tensors, lambda tensor: tensor.to(device)), encoded.to(device)
         scaling = None

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from bayesprop.errors import DataError
 
-__all__ = ["Inputs", "check_finite", "each", "first", "num_rows", "to_inputs", "to_tensor"]
+__all__ = ["Inputs", "check_finite", "column_names", "each", "first", "num_rows", "to_inputs", "to_tensor"]
 
 Inputs = Tensor | dict[str, Tensor] | tuple[Tensor, ...]
 
@@ -28,6 +29,8 @@ def to_tensor(value: Any, name: str) -> Tensor:
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
             raise DataError(f"{name} is a sparse tensor", expected="a dense tensor", write=f"{name}.to_dense()")
+        if value.is_meta:
+            raise DataError(f"{name} has no values: it is on the meta device", expected="numbers, on a CPU or a GPU")
         return value.detach()
     if isinstance(value, list | tuple) and value and all(isinstance(item, Tensor) for item in value):
         shapes = {tuple(item.shape) for item in value}
@@ -66,11 +69,24 @@ def to_inputs(value: Any) -> Inputs:
 
 def as_inputs(value: Any) -> Inputs:
     """Inputs to predict at: arrays, tensors, tables, or the inputs of `Data`; finite, with at least one row."""
+    if isinstance(value, DataLoader | Dataset):
+        loader = isinstance(value, DataLoader)
+        raise DataError(
+            "there are targets among these inputs",
+            received=f"a {type(value).__name__}",
+            expected="inputs alone",
+            write="torch.cat([inputs for inputs, _ in loader])" if loader else "bp.data.as_data(dataset).inputs",
+        )
     inputs = to_inputs(getattr(value, "inputs", value))
     if num_rows(inputs) == 0:
         raise DataError("there is nothing to predict at", received="0 rows", expected="at least one row of inputs")
-    check_finite(inputs)
+    check_finite(inputs, columns=column_names(value))
     return inputs
+
+
+def column_names(value: Any) -> list[str]:
+    """The names of a table's columns; empty for anything else."""
+    return [str(label) for label in getattr(value, "columns", [])]
 
 
 def each(inputs: Inputs, function: Callable[[Tensor], Tensor]) -> Inputs:
@@ -168,7 +184,7 @@ def _numeric(array: np.ndarray, original: Any, name: str) -> np.ndarray:
             position = np.unravel_index(i, array.shape) if array.ndim else ()
             place = f"row {position[0]}" if position else "the value itself"
             if len(position) > 1:
-                labels = [str(label) for label in getattr(original, "columns", [])]
+                labels = column_names(original)
                 label = f" ({labels[position[1]]!r})" if len(labels) == array.shape[1] else ""
                 place += f", column {position[1]}{label}"
             raise DataError(

@@ -1,8 +1,9 @@
 """Two ways in which mean-field inference fails quietly, looked for after every fit.
 
 *Collapse*: a layer's posterior is its prior; the data never spoke through it. The KL of its weights is then about zero.
-*The linear optimum*: a network that does no better than a linear model on the same inputs. On two moons most starts of
-a small network end there; their ELBO is far below that of the good optimum, so several starts find out.
+*The linear optimum*: a network that says hardly more than a linear model of its inputs, although there is more to say.
+On two moons a small network that starts with wide posteriors ends there more often than not; the ELBO is far below that
+of the good optimum, so that several starts find out.
 """
 
 from __future__ import annotations
@@ -16,33 +17,38 @@ from torch import Tensor
 from bayesprop.data import Data
 from bayesprop.posteriors import Posterior
 from bayesprop.rng import Rng, Stream
-from bayesprop.rng import Rng, Stream
 
 if TYPE_CHECKING:
     from bayesprop.model import Model
 
-__all__ = ["collapsed_layers", "examine", "linear_log_likelihood"]
+__all__ = ["collapsed_layers", "examine", "held_out_scores", "random_features"]
 
 COLLAPSED = 0.05  # nats a weight: a posterior at its prior but for a change of the standard deviation by a quarter
-ROWS = 2000  # looked at by the linear models, which need ten rows a feature to be more than a memory of them
+ROWS = 2000  # looked at by the simple models, which need ten rows a feature to be more than a memory of them
+FEATURES = 50  # random ones
+CERTAIN = 4.0  # standard errors by which random features must beat the inputs alone before anything is said
 
 
 @torch.no_grad()
 def collapsed_layers(posterior: Posterior) -> list[str]:
-    """Weight matrices whose posterior has become their prior: less than 0.05 nats of KL a weight, layer by layer."""
+    """Weight matrices whose posterior has become their prior: less than 0.05 nats of KL a weight, layer by layer.
+
+    Under a flat prior, which is no distribution, nothing can collapse.
+    """
     if "log_density" not in posterior.capabilities:
         return []
     model = posterior.model
     mean, std = posterior.moments()
+    flat = _flat_columns(model)
     random = model.layout.random
     per_column = model.bound_prior.kl_columns(mean[:, :random], std[:, :random])
     prior_std = model.bound_prior.prior_std()
     prior_std = None if prior_std is None else prior_std.to(std)
     found = []
     for block in model.layout.of_kind("random"):
-        if len(block.shape) < 2:
-            continue
         columns = block.columns
+        if len(block.shape) < 2 or bool(flat[columns].any()):
+            continue
         if per_column is not None:
             collapsed = float(per_column[:, columns].mean()) < COLLAPSED
         elif prior_std is not None and bool(torch.isfinite(prior_std[columns]).all()):
@@ -58,49 +64,94 @@ def collapsed_layers(posterior: Posterior) -> list[str]:
     return found
 
 
-def linear_log_likelihood(model: Model, inputs: Tensor, targets: Tensor) -> float:
-    """Mean log-likelihood of linear models (slightly regularised) with this likelihood, by L-BFGS.
+def _flat_columns(model: Model) -> Tensor:
+    """Which random columns have a flat prior, (W,)."""
+    found = torch.zeros(model.layout.random, dtype=torch.bool)
+    for group in model.bound_prior.groups:
+        if group.density.name == "flat":
+            found[group.columns if isinstance(group.columns, slice) else group.columns.values] = True
+    return found
 
-    Each half of the rows is scored by the model of the other half: a linear model with many features remembers its own
-    rows, and then looks better than any network that has learnt something.
+
+def random_features(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """(inputs, inputs and tanh units): rows of standardised inputs (n, F), and (n, F + 50) with a random hidden layer.
+
+    The units are tanh(2 w.x / sqrt(F) + b) with w and b standard normal: bent within the data, but no memory of them.
     """
     flat = inputs.reshape(len(inputs), -1).double()
     flat = (flat - flat.mean(0)) / flat.std(0).clamp_min(1e-8)
-    with torch.no_grad():
-        theta = torch.zeros(1, 1, model.layout.size, dtype=model.dtype, device=model.device)
-        width = model.outputs(theta, model.initial_buffers(1), inputs[:2])[0, 0].shape[1:]
-    order = Rng.create(0, device=flat.device).permutation(len(flat), Stream.SPLIT)[0]
-    halves = order[::2], order[1::2]
-    scores = [
-        len(test) * _held_out(model, width, (flat[train], targets[train]), (flat[test], targets[test]))
-        for train, test in (halves, halves[::-1])
-    ]
-    return sum(scores) / len(flat)
+    rng = Rng.create(0, device=flat.device)
+    weights = rng.normal((flat.shape[1] + 1) * FEATURES, Stream.INITIAL, dtype=torch.float64).reshape(-1, FEATURES)
+    return flat, torch.cat((flat, torch.tanh(2.0 * flat @ weights[1:] / math.sqrt(flat.shape[1]) + weights[0])), dim=1)
 
 
-def _held_out(model: Model, width: torch.Size, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> float:
-    """The score of the linear model of some rows on others; `width` is the shape of one row of outputs."""
+def held_out_scores(model: Model, features: Tensor, targets: Tensor, width: torch.Size) -> Tensor:
+    """Log-likelihood of each row under a model that is linear in `features`, with this model's likelihood: (n,).
+
+    `width` is the shape of one row of the network's outputs. Each half of the rows is scored by the model of the other
+    half: one with many features remembers its own rows, and would look better than any network that has learnt
+    something.
+    """
+    order = Rng.create(0, device=features.device).permutation(len(features), Stream.SPLIT)[0]
+    scores = torch.empty(len(features), dtype=torch.float64, device=features.device)
+    for train, test in ((order[::2], order[1::2]), (order[1::2], order[::2])):
+        scores[test] = _score(model, width, (features[train], targets[train]), (features[test], targets[test]))
+    return scores
+
+
+def _score(model: Model, width: torch.Size, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> Tensor:
+    """The linear model of some rows, slightly regularised and found by L-BFGS, on others."""
     weights = torch.zeros(train[0].shape[1] + 1, math.prod(width), dtype=torch.float64, device=train[0].device)
     latents = model.likelihood.latents
     columns = [torch.full((h.size,), h.initial_column(), dtype=torch.float64, device=weights.device) for h in latents]
     leaves = [leaf.requires_grad_(True) for leaf in (weights, *columns)]
     optimizer = torch.optim.LBFGS(leaves, max_iter=100, line_search_fn="strong_wolfe")
 
-    def value(flat: Tensor, targets: Tensor) -> Tensor:
-        out = (flat @ weights[:-1] + weights[-1]).reshape(len(flat), *width)
+    def value(features: Tensor, targets: Tensor) -> Tensor:
+        out = (features @ weights[:-1] + weights[-1]).reshape(len(features), *width)
         named = {latent.name: latent.constrain(c) for latent, c in zip(latents, columns, strict=True)}
-        return model.likelihood.log_prob(out, targets, named).mean()
+        return model.likelihood.log_prob(out, targets, named)
 
     def closure() -> float:
         optimizer.zero_grad()
-        loss = 1e-4 * weights[:-1].square().sum() - value(*train)
+        loss = 1e-3 * weights[:-1].square().sum() - value(*train).mean()
         loss.backward()
         return float(loss.detach())
 
     with torch.enable_grad():
         optimizer.step(closure)
     with torch.no_grad():
-        return float(value(*test))
+        return value(*test)
+
+
+def _linear_optimum(posterior: Posterior, data: Data) -> str:
+    """The warning about a network that has found less than half of what a linear model leaves; "" if there is none.
+
+    What there is to find is the gain of random features over the inputs alone, on rows that neither has seen, if it is
+    beyond doubt. The network is scored on rows that it has seen: whoever loses with that advantage has learnt little.
+    """
+    model = posterior.model
+    depth = sum(1 for block in model.layout.blocks if len(block.shape) >= 2)
+    if depth < 2 or posterior.particles > 1 or min(ROWS, data.num_data) < 10 * data.inputs[0].numel():  # type: ignore[index]
+        return ""
+    rows = Rng.create(0, device=data.device).permutation(data.num_data, Stream.SPLIT)[0, :ROWS]
+    inputs, targets = data.inputs[rows], data.targets[rows]  # type: ignore[index]
+    with torch.no_grad():
+        theta = torch.zeros(1, 1, model.layout.size, dtype=model.dtype, device=model.device)
+        width = model.outputs(theta, model.initial_buffers(1), inputs[:2])[0, 0].shape[1:]
+    flat, more = random_features(inputs)
+    linear, bent = (held_out_scores(model, features, targets, width) for features in (flat, more))
+    gain = bent - linear
+    certain = float(gain.mean()) > CERTAIN * float(gain.std()) / math.sqrt(len(gain))
+    reached = float(posterior.predict(inputs, 32, original_scale=False).log_prob(targets).mean())
+    if not certain or reached >= float(linear.mean()) + 0.5 * float(gain.mean()):
+        return ""
+    return (
+        "the network has learnt little that a linear model does not know: its mean log-likelihood on the training data "
+        f"is {reached:.4f}, that of a linear model {float(linear.mean()):.4f}, and of {FEATURES} random units beside it "
+        f"{float(bent.mean()):.4f}. This fit is not finished or sits in a poor optimum: try starts=8, more epochs or "
+        "BayesByBackprop(initial_scale=0.01)."
+    )
 
 
 def examine(posterior: Posterior, data: Data | None) -> list[str]:
@@ -113,26 +164,10 @@ def examine(posterior: Posterior, data: Data | None) -> list[str]:
     if collapsed:
         messages.append(
             f"{', '.join(collapsed)}: the posterior has collapsed to the prior, the data do not speak through these "
-            "weights. Train longer, start narrower (initial_scale=0.01), use a narrower prior, or starts=8 to compare "
-            "several starts."
+            "weights. Train longer, start narrower with BayesByBackprop(initial_scale=0.01), use a narrower prior, or "
+            "starts=8 to compare several starts."
         )
-    model = posterior.model
-    if data is None or not isinstance(data.inputs, Tensor) or not data.inputs.is_floating_point():
-        return messages
-    depth = sum(1 for block in model.layout.blocks if len(block.shape) >= 2)
-    if depth < 2 or posterior.particles > 1 or min(ROWS, data.num_data) < 10 * data.inputs[0].numel():
-        return messages
-    # The linear models are scored on rows that they have not seen, the network on rows that it has: whoever loses with
-    # that advantage has not found what there is.
-    rows = Rng.create(0, device=data.device).permutation(data.num_data, Stream.SPLIT)[0, :ROWS]
-    inputs, targets = data.inputs[rows], data.targets[rows]
-    seen = posterior.predict(inputs, 32, original_scale=False)
-    reached = float(seen.log_prob(targets).mean())
-    linear = linear_log_likelihood(model, inputs, targets)
-    if math.isfinite(linear) and reached < linear + 0.01 * abs(linear):
-        messages.append(
-            "the network explains the training data no better than a linear model does (mean log-likelihood "
-            f"{reached:.4f} against {linear:.4f}). If the data are not linear, this fit sits in a poor optimum: try "
-            "starts=8, more epochs or a smaller initial_scale."
-        )
+    if data is not None and isinstance(data.inputs, Tensor) and data.inputs.is_floating_point():
+        linear = _linear_optimum(posterior, data)
+        messages += [linear] if linear else []
     return messages

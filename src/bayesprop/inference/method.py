@@ -65,7 +65,7 @@ def state_tensors(state: Any) -> dict[str, Tensor]:
 
 
 def load_tensors(state: Any, tensors: Mapping[str, Tensor], *, source: str) -> None:
-    """Copy stored tensors into a freshly made state of the same shape, in place."""
+    """Copy stored tensors into a freshly made state of the same shape, in place; all of them or none."""
     mine = state_tensors(state)
     if mine.keys() != tensors.keys():
         raise CheckpointError(
@@ -80,4 +80,5 @@ def load_tensors(state: Any, tensors: Mapping[str, Tensor], *, source: str) -> N
                 received=f"{list(tensors[name].shape)}",
                 expected=f"{list(tensor.shape)}",
             )
+    for name, tensor in mine.items():
         tensor.copy_(tensors[name])

@@ -4,8 +4,9 @@
     Adam    m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2;
             x <- (1 - r d) x - r (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + e)                                    (2)
 
-with rate r and decoupled weight decay d (AdamW). `Torch` wraps any class of `torch.optim`. Rates may differ between
-particles.
+with rate r and decoupled weight decay d (AdamW). `Torch` wraps the classes of `torch.optim`. Rates of (1) and (2) may
+differ between particles. Weight decay shrinks the means only, whoever applies it: shrinking rho would be a statement
+about the posterior's width.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ Rate = float | Tensor
 
 
 class ColumnOptimizer(Protocol):
-    """`init` makes the moments for named matrices; `step` moves them. `decayed` names the matrices that weight decay
-    shrinks."""
+    """`init` makes the moments for named matrices (particles, columns); `step`, number 0 and up, moves both in place.
+
+    The matrix called "mean" is the one that weight decay shrinks.
+    """
 
     def init(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
 
@@ -69,8 +72,7 @@ class SGD:
 
 @dataclass(frozen=True)
 class Adam:
-    """Equation (2). The decay shrinks the means only; shrinking rho would be a statement about the posterior's
-    width."""
+    """Equation (2)."""
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -113,28 +115,49 @@ class Adam:
 class Torch:
     """Any class of `torch.optim`, e.g. `Torch(torch.optim.RMSprop, {"alpha": 0.9})`.
 
-    The optimiser object lives beside the state; its tensors are part of the state and travel in checkpoints. Classes
-    that evaluate the loss themselves (LBFGS) cannot take part in a step that is given its gradient.
+    The optimiser object is made anew for each step; its tensors are part of the state and travel in checkpoints. LBFGS
+    cannot take part in a step that is given its gradient, SparseAdam in one whose gradient is dense. Adafactor and Muon
+    look at a matrix as a whole, where rows are particles, which must not meet: they serve one particle.
     """
 
     cls: type[torch.optim.Optimizer]
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.cls is torch.optim.LBFGS:
-            raise ConfigurationError(
-                "LBFGS evaluates the loss itself", write="optimizer=torch.optim.RMSprop  # or Adam, SGD, NAdam, ..."
-            )
+        reasons = {
+            torch.optim.LBFGS: "evaluates the loss itself",
+            torch.optim.SparseAdam: "takes sparse gradients, and the prior's is dense",
+        }
+        for unfit, reason in reasons.items():
+            if issubclass(self.cls, unfit):
+                raise ConfigurationError(
+                    f"{self.cls.__name__} {reason}", write="optimizer=torch.optim.RMSprop  # or Adam, SGD, NAdam, ..."
+                )
 
     def init(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors that this class keeps, found by one step of zero gradient and zero rate on copies."""
+        particles = max((p.shape[0] for p in parameters.values()), default=1)
+        if particles > 1 and issubclass(self.cls, torch.optim.Adafactor | torch.optim.Muon):
+            raise ConfigurationError(
+                f"{self.cls.__name__} looks at a matrix as a whole; here its rows are particles, which must not meet",
+                received=f"{particles} particles",
+                write='optimizer="adam"  # or any class that works element by element, such as torch.optim.RMSprop',
+            )
         copies = {n: p.detach().clone() for n, p in parameters.items()}
         optimizer = self._make(copies, dict.fromkeys(copies, 0.0))
         for copy in copies.values():
             copy.grad = torch.zeros_like(copy)
         optimizer.step()
+        numbers = {key for found in optimizer.state.values() for key, v in found.items() if isinstance(v, int | float)}
+        if numbers:
+            raise ConfigurationError(
+                f"{self.cls.__name__} keeps plain numbers in its state, which would not travel from step to step",
+                received=", ".join(sorted(numbers)),
+                expected="a class whose state are tensors, as those of torch.optim",
+                write='optimizer="adam"',
+            )
         return {
-            f"{name}.{key}": torch.zeros_like(torch.as_tensor(value))
+            f"{name}.{key}": torch.zeros_like(value)
             for name, copy in copies.items()
             for key, value in optimizer.state[copy].items()
             if isinstance(value, Tensor)
@@ -144,14 +167,18 @@ class Torch:
         groups = []
         for name, parameter in parameters.items():
             rate = rates[name]
-            if isinstance(rate, Tensor):
+            if isinstance(rate, Tensor) and rate.dim() > 0:
                 raise ConfigurationError(
                     f"{self.cls.__name__} takes one learning rate for all particles",
                     received=f"{rate.numel()} rates",
                     write="optimizer=Adam()  # its rates may differ between particles",
                 )
-            groups.append({"params": [parameter], "lr": rate})
-        return self.cls(groups, **dict(self.arguments))  # type: ignore[call-arg]
+            groups.append({"params": [parameter], "lr": float(rate)})
+        optimizer = self.cls(groups, **dict(self.arguments))  # type: ignore[call-arg]
+        for name, group in zip(parameters, optimizer.param_groups, strict=True):
+            if name != "mean" and "weight_decay" in group:
+                group["weight_decay"] = 0.0
+        return optimizer
 
     def step(self, parameters, gradients, state, rates, step) -> None:
         optimizer = self._make(parameters, rates)

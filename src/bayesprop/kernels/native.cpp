@@ -8,6 +8,7 @@
 namespace {
 
 constexpr int CHUNK = 256;  // Philox blocks at a time: 1024 columns, which stay in the first-level cache
+constexpr int GRAIN = 64;  // blocks that a vectorised and unrolled loop takes at a time, at most; divides CHUNK
 
 // Philox4x32-10 (Salmon et al. 2011). Counter words: block, draw, step, stream. Key: the particle's 64-bit seed.
 inline void philox(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3, uint32_t k0, uint32_t k1) {
@@ -40,7 +41,10 @@ inline Key make_key(int64_t seed, int64_t draw, int64_t step, int64_t stream) {
 }
 
 // Standard normal noise of `blocks` blocks (4 columns each) by Box-Muller: u = (x + 1/2) / 2^32 lies in (0, 1].
+// `out` has room for CHUNK blocks, and up to GRAIN - 1 more than asked for are made: the rest of a vectorised loop would call
+// other versions of log, and a number would depend, in its last bit, on how many are drawn with it.
 inline void normal_chunk(float* out, int64_t first_block, int blocks, const Key& key) {
+  blocks = (blocks + GRAIN - 1) / GRAIN * GRAIN;
   alignas(64) uint32_t x[4][CHUNK];
   alignas(64) float z[4][CHUNK];
 #pragma omp simd
@@ -81,11 +85,12 @@ template <class Visit> void over_noise(int64_t begin, int64_t end, int64_t threa
 }
 
 // std = log(1 + e^rho) and its slope 1 / (1 + e^-rho), without a branch around a function call: such a loop is not vectorised.
+// log(1 + e) = 2 artanh(t) with t = e / (2 + e) <= 1/3: a series that keeps all digits where 1 + e has lost those of e.
 struct Scale { float std, slope; };
 inline Scale scale_of(float rho) {
-  const float e = std::exp(-std::fabs(rho)), log1p = e < 1e-3f ? e * (1.0f - 0.5f * e) : std::log(1.0f + e);
-  const float inverse = 1.0f / (1.0f + e);
-  return {(rho > 0.0f ? rho : 0.0f) + log1p, rho > 0.0f ? inverse : e * inverse};
+  const float e = std::exp(-std::fabs(rho)), inverse = 1.0f / (1.0f + e), t = e / (2.0f + e), t2 = t * t;
+  const float series = 1.0f + t2 * (0.33333333f + t2 * (0.2f + t2 * (0.14285714f + t2 * (0.11111111f + t2 * 0.090909091f))));
+  return {(rho > 0.0f ? rho : 0.0f) + 2.0f * t * series, rho > 0.0f ? inverse : e * inverse};
 }
 
 // d log p / dw of the closed-form families; p[] are the family's parameters as kernels/mean_field.py orders them.
@@ -105,8 +110,10 @@ struct ScaleMixture {
     // The share of component 1. Beyond +-40 it is 0 or 1 in float, and the vector exponential would take its slow path;
     // fmin and fmax, because the compiler would pull the exponential into the branches of a conditional.
     const float odds = std::fmin(std::fmax(log_odds + half_difference * w * w, -40.0f), 40.0f);
-    const float share = 1.0f / (1.0f + std::exp(-odds));
-    return -w * (precision2 + share * (precision1 - precision2));
+    const float against = std::exp(-odds), share = 1.0f / (1.0f + against);
+    // Both shares are positive: written as precision2 + share * (precision1 - precision2), a wide component would drown in
+    // the rounding of the narrow one's precision, which may be ten million times its own.
+    return -w * (share * precision1 + (against * share) * precision2);
   }
 };
 

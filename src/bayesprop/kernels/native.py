@@ -6,6 +6,7 @@ slowly. `status()` says which of the two it is and why; nothing is decided silen
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -65,8 +66,24 @@ def _build(compiler: str, target: Path) -> None:
         compile_command = [compiler, *COMPILE, str(SOURCE), "-o", str(item)]
         link_command = [compiler, "-shared", str(item), _openmp(), "-lm", "-o", str(shared)]
         for command in (compile_command, link_command):
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+            subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=120)
         os.replace(shared, target)
+
+
+def _load(compiler: str, target: Path) -> ctypes.CDLL:
+    """The library at `target`, built first if it is not there, and once more if what is there cannot be loaded."""
+    if target.exists():
+        with contextlib.suppress(OSError):  # a file that a crash or a full disk cut short
+            return ctypes.CDLL(str(target))
+    _build(compiler, target)
+    return ctypes.CDLL(str(target))
+
+
+def _why(error: Exception) -> str:
+    """The last line of what the compiler said, or the error itself."""
+    said = getattr(error, "stderr", None) or ""  # bytes of a compiler that was stopped, text of one that failed
+    text = said.decode(errors="replace") if isinstance(said, bytes) else said
+    return (text.strip() or str(error)).splitlines()[-1]
 
 
 @functools.cache
@@ -78,13 +95,9 @@ def library() -> Library:
     recipe = " ".join((compiler, *COMPILE, _openmp(), _cpu()))
     name = hashlib.sha256(SOURCE.read_bytes() + recipe.encode()).hexdigest()[:16]
     try:
-        target = _cache() / f"{name}.so"
-        if not target.exists():
-            _build(compiler, target)
-        handle = ctypes.CDLL(str(target))
-    except (OSError, subprocess.SubprocessError) as error:
-        detail = getattr(error, "stderr", "") or str(error)
-        return Library(None, f"{compiler} could not build it: {detail.strip().splitlines()[-1] if detail else error}")
+        handle = _load(compiler, _cache() / f"{name}.so")
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: a user without a home folder
+        return Library(None, f"{compiler} could not build it: {_why(error)}")
     for function in ("bits", "normal", "sample", "adam"):
         getattr(handle, f"bayesprop_{function}").restype = None
     return Library(handle, f"native code, compiled with {compiler} for this processor")

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bayesprop.kernels import native
 
-__all__ = ["bits", "bits_definition", "normal", "normal_definition"]
+__all__ = ["bits", "bits_definition", "normal", "normal_definition", "philox"]
 
 _MASK = 0xFFFFFFFF
 
@@ -34,21 +34,31 @@ def _multiply(constant: int, word: Tensor) -> tuple[Tensor, Tensor]:
     return high >> 16, ((high & 0xFFFF) << 16) | (low & 0xFFFF)
 
 
-def bits_definition(keys: Tensor, step: int | Tensor, stream: int, count: int) -> Tensor:
-    """Equation (1): int64 numbers below 2^32, shape (..., count), for keys (..., 2)."""
-    seed, draw = keys[..., :1], keys[..., 1:]
-    block = torch.arange(-(-count // 4), device=keys.device)
-    c0 = (block & _MASK).expand(*keys.shape[:-1], -1)
-    c1 = (draw & _MASK).expand_as(c0)
-    c2 = torch.zeros_like(c0) + step
-    c3 = torch.zeros_like(c0) + stream
-    k0, k1 = seed & _MASK, (seed >> 32) & _MASK
+def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> Tensor:
+    """Philox4x32-10 of four counter words and two key words, int64 below 2^32 of one shape (...): (..., 4)."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
     for _ in range(10):
         high0, low0 = _multiply(0xD2511F53, c0)
         high1, low1 = _multiply(0xCD9E8D57, c2)
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
-    return torch.stack((c0, c1, c2, c3), dim=-1).flatten(-2)[..., :count]
+    return torch.stack((c0, c1, c2, c3), dim=-1)
+
+
+def bits_definition(keys: Tensor, step: int | Tensor, stream: int, count: int) -> Tensor:
+    """Equation (1): int64 numbers below 2^32, shape (..., count), for keys (..., 2).
+
+    Of draw, step and stream the lower 32 bits count, of the seed 64.
+    """
+    seed, draw = keys[..., :1], keys[..., 1:]
+    block = torch.arange(-(-count // 4), device=keys.device)
+    c0 = (block & _MASK).expand(*keys.shape[:-1], -1)
+    c1 = (draw & _MASK).expand_as(c0)
+    c2 = torch.zeros_like(c0) + (step & _MASK)
+    c3 = torch.zeros_like(c0) + (stream & _MASK)
+    words = philox((c0, c1, c2, c3), (seed & _MASK, (seed >> 32) & _MASK))
+    return words.flatten(-2)[..., :count]
 
 
 def normal_definition(keys: Tensor, step: int | Tensor, stream: int, count: int) -> Tensor:
@@ -71,6 +81,8 @@ def bits(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     if handle is None:
         return bits_definition(keys, step, stream, count)
     out = torch.empty(*keys.shape[:-1], count, dtype=torch.int64)
+    if count == 0:
+        return out
     rows = out.view(-1, count)
     for row, (seed, draw) in zip(rows, keys.reshape(-1, 2).tolist(), strict=True):
         arguments = [native.ctypes.c_int64(int(v)) for v in (count, seed, draw, step, stream)]

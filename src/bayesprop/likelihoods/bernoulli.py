@@ -48,7 +48,9 @@ class Bernoulli(Likelihood):
             row = first_row(wrong)
             low, high = labels.min().item(), labels.max().item()
             write = ""
-            if bool(((labels == 1) | (labels == 2)).all()):
+            if not bool(torch.isfinite(labels).all()):
+                write = "keep = torch.isfinite(targets); inputs[keep], targets[keep]"
+            elif bool(((labels == 1) | (labels == 2)).all()):
                 write = "targets - 1"
             elif bool(((labels == -1) | (labels == 1)).all()):
                 write = "(targets + 1) // 2"

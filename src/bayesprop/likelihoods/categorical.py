@@ -21,6 +21,7 @@ from bayesprop.likelihoods.likelihood import (
     Task,
     compact,
     first_row,
+    first_value,
     same_rows,
     sum_targets,
     widen,
@@ -41,14 +42,28 @@ class Categorical(Likelihood):
     def encode(self, targets: Any) -> Tensor:
         labels = to_tensor(targets, "targets")
         if labels.is_floating_point() or labels.is_complex():
-            whole = not labels.is_complex() and bool((labels == labels.round()).all())
-            raise DataError(
-                "Categorical() needs labels that are whole numbers, one for each class",
-                received=f"{labels.dtype} targets" + ("" if whole else f" such as {labels.flatten()[0].item():g}"),
-                expected="labels 0..K-1 of an integer dtype",
-                write="targets.long()" if whole else "likelihoods.Gaussian() if the targets are quantities",
-            )
+            raise self._no_labels(labels)
         return whole_numbers(labels, "Categorical()")
+
+    def _no_labels(self, values: Tensor) -> DataError:
+        """What is said of targets that are not of an integer dtype, in the order of what they most likely are."""
+        odd = torch.ones_like(values, dtype=torch.bool) if values.is_complex() else values != values.round()
+        missing = ~torch.isfinite(values)
+        example, write = "", "targets.long()  # .astype(int) of a numpy array"
+        if bool(missing.any()):
+            example = f", {first_value(values, missing)} in row {first_row(missing)}"
+            write = "keep = torch.isfinite(targets); inputs[keep], targets[keep].long()"
+        elif bool(odd.any()):
+            example = f" such as {first_value(values, odd)}"
+            write = "likelihoods.Gaussian() if the targets are quantities"
+        elif values.dim() > 1 and bool((values.sum(1) == 1).all()) and bool((values >= 0).all()):
+            example, write = ", one column for each class", "targets.argmax(dim=1)"
+        return DataError(
+            "Categorical() needs labels that are whole numbers, one for each class",
+            received=f"{values.dtype} targets{example}",
+            expected="labels 0..K-1 of an integer dtype",
+            write=write,
+        )
 
     def check(self, outputs: Tensor, targets: Tensor) -> None:
         same_rows(self, outputs, targets)
@@ -60,6 +75,14 @@ class Categorical(Likelihood):
                 write="likelihoods.Bernoulli() for one logit and labels 0 and 1, or a last layer with K outputs",
             )
         classes = outputs.shape[1]
+        total = outputs.sum(1)
+        if outputs.shape[0] > 1 and bool((outputs >= 0).all()) and bool(((total - 1).abs() < 1e-5).all()):
+            raise DataError(
+                "Categorical() needs logits, and applies the softmax itself",
+                received=f"outputs that are probabilities already, such as {outputs[0].flatten().tolist()[:4]}",
+                expected="any real numbers; with two softmaxes no probability can come near 1",
+                write="the network without the softmax at its end",
+            )
         if compact(outputs, keep=2).shape[2:] != compact(targets).shape[1:]:
             raise self._shape_error(outputs, targets)
         highest = int(targets.max()) if targets.numel() else 0

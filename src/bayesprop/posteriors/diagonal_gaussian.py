@@ -13,6 +13,7 @@ from torch import Tensor
 from bayesprop.kernels import noise
 from bayesprop.latents import Latent
 from bayesprop.model import Model
+from bayesprop.posteriors.outputs import checked_draws
 from bayesprop.posteriors.posterior import Context, Posterior
 from bayesprop.rng import Rng, Stream
 
@@ -74,6 +75,7 @@ class DiagonalGaussian(Posterior):
         Without sampling where the prior over the weights has a closed form; a learnt noise scale is then integrated by
         quadrature. Otherwise E[-log p(theta)] from `draws` draws minus the entropy, which is always exact.
         """
+        draws = checked_draws(draws, "posterior.kl(draws=32)")
         layout, likelihood = self.model.layout, self.model.likelihood
         mean, std = self._mean.double(), self._std.double()
         closed = self.model.bound_prior.kl(mean[:, : layout.random], std[:, : layout.random])

@@ -6,6 +6,7 @@ Weights in memory and the widest layer's outputs stay within a budget, whatever 
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from bayesprop.errors import BayespropError, ConfigurationError, DataError
+from bayesprop.errors import ConfigurationError, DataError
 from bayesprop.model import Model
 from bayesprop.prediction.chunks import Source
 from bayesprop.rng import Rng, Stream, quarantine
@@ -35,23 +36,29 @@ def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
     model, rng, particles = posterior.model, posterior.rng(seed), posterior.particles
     length = pytree.tree_leaves(inputs)[0].shape[0]
     group = max(1, min(draws, WEIGHT_BUDGET // (particles * model.layout.size)))
-    rows = max(1, ACTIVATION_BUDGET // (particles * group * _width(model, inputs, rng)))
+    widest, answer = _widths(model, inputs, rng)
+    # The widest layer holds one group of draws at a time, what the network says is joined for all of them.
+    rows = max(1, ACTIVATION_BUDGET // (particles * max(group * widest, draws * answer)))
 
-    @torch.no_grad()
+    # No decorator here: torch's one for generators holds on to a piece until the next one is made.
     def source() -> Iterator[tuple[slice, Tensor, dict[str, Tensor]]]:
         model.set_mode(False)
-        held = posterior.draw(rng, draws) if group == draws else None
+        with torch.no_grad():
+            held = posterior.draw(rng, draws) if group == draws else None
         for start in range(0, length, rows):
             part = slice(start, min(start + rows, length))
             piece = pytree.tree_map(lambda t, part=part: t[part], inputs)
             found, latents = [], []
-            with _guard(model, rng.at(start)):
+            with torch.no_grad(), _guard(model, rng.at(start)):
                 for first in range(0, draws, group):
                     theta = held if held is not None else posterior.draw(rng, min(group, draws - first), first)
                     found.append(model.outputs(theta, posterior.buffers, piece))
                     latents.append(model.latent_values(theta))
-            joined = {name: torch.cat([some[name] for some in latents], 1).flatten(0, 1) for name in latents[0]}
-            yield part, torch.cat(found, 1).flatten(0, 1), joined
+                whole = found[0] if len(found) == 1 else torch.cat(found, 1)
+                joined = {name: torch.cat([some[name] for some in latents], 1).flatten(0, 1) for name in latents[0]}
+            found.clear()
+            yield part, whole.flatten(0, 1), joined
+            del whole
 
     return source
 
@@ -64,34 +71,28 @@ def _guard(model: Model, rng: Rng) -> contextlib.AbstractContextManager[None]:
 
 
 @torch.no_grad()
-def _width(model: Model, inputs: Any, rng: Rng) -> int:
-    """Numbers that the widest layer puts out for one row, from a look at two rows."""
+def _widths(model: Model, inputs: Any, rng: Rng) -> tuple[int, int]:
+    """Numbers that the widest layer, and the network, put out for one row, from a look at two rows."""
     some = pytree.tree_map(lambda t: t[:2], inputs)
     model.set_mode(False)
-    try:
-        with _guard(model, rng):
-            widest = model.widest_layer(some)
-    except BayespropError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"the network cannot take these inputs: {error}",
-            received=f"inputs {pytree.tree_map(lambda t: f'{list(t.shape)} {t.dtype}', inputs)}",
-            expected="rows like those of training",
-        ) from error
-    return -(-widest // pytree.tree_leaves(some)[0].shape[0])
+    with _guard(model, rng):
+        widest, answer = model.widest_layer(some), model.forward({}, {}, some).numel()
+    count = pytree.tree_leaves(some)[0].shape[0]
+    return -(-widest // count), -(-answer // count)
 
 
-def checked_draws(draws: Any, verb: str) -> int:
-    """A number of draws, or the line to write instead."""
-    if isinstance(draws, bool) or not hasattr(draws, "__index__") or int(draws) < 1:
+def checked_draws(draws: Any, write: str) -> int:
+    """A number of draws for the call in `write`, which is the line to write instead."""
+    number = 0
+    if not isinstance(draws, bool):
+        with contextlib.suppress(TypeError):
+            number = operator.index(draws)
+    if number < 1:
+        verb = write.partition("(")[0].rpartition(".")[2]
         raise ConfigurationError(
-            f"{verb}: draws must be at least 1",
-            received=repr(draws),
-            expected="a whole number",
-            write=f"posterior.{verb}({'x, ' if verb == 'predict' else ''}draws=100)",
+            f"{verb}: draws must be at least 1", received=repr(draws), expected="a whole number", write=write
         )
-    return int(draws)
+    return number
 
 
 def check_features(inputs: Any, scaling: Any) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from bayesprop.assembly import copy_network
 from bayesprop.data import Data, as_inputs
 from bayesprop.errors import CapabilityError, ConfigurationError
 from bayesprop.model import Model
@@ -115,6 +116,7 @@ class Posterior(ABC):
         else:
             found = (mean, std)[which][:, block.columns]
         found = found.reshape(-1, *block.shape)
+        found = self.model.hold_padding({block.name: found}, spread=which == 1)[block.name]
         return found[0] if self.particles == 1 else found
 
     # -- draws, by name and as functions ------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ class Posterior(ABC):
 
     def sample(self, draws: int = 1, *, seed: int = 0) -> dict[str, Tensor]:
         """Draws of all parameters by name, (particles * draws, *shape); latents on their own scale."""
-        theta = self.draw(self.rng(seed), checked_draws(draws, "sample")).flatten(0, 1)
+        theta = self.draw(self.rng(seed), checked_draws(draws, "posterior.sample(draws=100)")).flatten(0, 1)
         named = self.model.weights(theta)
         for latent in self.model.latents:
             named[latent.name] = latent.constrain(theta[:, self.model.layout.by_name[latent.name].columns])
@@ -138,7 +140,7 @@ class Posterior(ABC):
         With `original_scale=False` inputs, targets and labels are those that the network sees: standardised, and
         numbered from 0.
         """
-        context, draws = self.context, checked_draws(draws, "predict")
+        context, draws = self.context, checked_draws(draws, "posterior.predict(x, draws=100)")
         if isinstance(inputs, Data):
             inputs = inputs.original()[0] if original_scale else inputs.inputs
         raw = as_inputs(inputs)
@@ -189,7 +191,7 @@ class Posterior(ABC):
 
     def network_with(self, theta: Tensor, particle: int = 0) -> nn.Module:
         """A copy of the user's network with the weights of one row of theta, in evaluation mode."""
-        network = copy.deepcopy(self.model.network).eval()
+        network = copy_network(self.model.network).eval()
         weights = self.model.weights(theta)
         with torch.no_grad():
             for name, parameter in network.named_parameters():

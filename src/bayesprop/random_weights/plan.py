@@ -82,7 +82,10 @@ class _Recorder:
 
     def _record(self, function: Function, *args: Any, **kwargs: Any) -> Any:
         names = tuple(dict.fromkeys(weight.label for weight in random_weights((args, kwargs))))
-        self.calls.append(_Call(function, names, operations.read(function, args, kwargs)))
+        # Without gradients this is a region that nothing is differentiated through, or the inside of a function with a
+        # backward of its own, whose answer would be a gradient of the tensor and not of the distribution.
+        differentiable = torch.is_grad_enabled()
+        self.calls.append(_Call(function, names, operations.read(function, args, kwargs) if differentiable else None))
         return NotImplemented
 
     def weights(self, means: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -113,7 +116,7 @@ def trace(
     runs: list[list[_Call]] = []
     for count in rows:
         recorder = _Recorder()
-        with torch.no_grad(), rng.quarantine(0, device):
+        with torch.enable_grad(), rng.quarantine(0, device):
             call(recorder.weights(weights), count)
         runs.append(recorder.calls)
     first, second = runs

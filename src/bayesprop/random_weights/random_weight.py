@@ -115,6 +115,10 @@ class RandomWeight(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        weight = next(random_weights((args, kwargs)), None)
+        rule = weight.rule(func) if weight is not None else None
+        if rule is not None and rule(*args, **kwargs) is NotImplemented:  # only a trace has a rule for this, to see it
+            return func(*materialize(args), **materialize(kwargs))
         # Below autograd a sample would come without its gradient: better no answer than a wrong one.
         raise CapabilityError(
             f"{func} reached a random weight from below torch's function protocol",

@@ -48,13 +48,17 @@ class Plot:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text below a header; columns in `numeric` (counted from 0) are set flush right."""
+    """Rows of text below a header; columns in `numeric` (counted from 0) are set flush right.
+
+    A table takes the whole width unless it may stand `beside` a plot.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
     caption: str = ""
     numeric: Sequence[int] = ()
+    beside: bool = False
     kind: ClassVar[str] = "table"
 
     def __post_init__(self) -> None:

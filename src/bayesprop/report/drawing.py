@@ -4,7 +4,7 @@ A figure is a `matplotlib.figure.Figure` in the colours of a light page, useful 
 into a page each colour of the palette becomes a CSS variable with that name, so the page decides between light and dark
 while it is shown. Text stays text: it takes the page's font, can be selected and is read aloud.
 
-Figures are 5 x 3.5 inches, 360 x 252 units of an SVG: one unit is about one pixel on a phone, so text of 9.5 units can
+Figures are 5 x 3.5 inches, 360 x 252 units of an SVG: one unit is about one pixel on a phone, so text of 10 units can
 be read there without zooming.
 """
 
@@ -14,6 +14,7 @@ import base64
 import html
 import io
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PALETTE", "canvas", "style", "to_png", "to_svg"]
+__all__ = ["PALETTE", "canvas", "legend", "percent", "printable", "style", "thousands", "to_png", "to_svg"]
 
 # Name of a CSS variable -> (light, dark). Light values must differ: they are how `to_svg` recognises them.
 # Blue, orange and green are told apart under the usual colour deficiencies, and curves differ in their dashes, too.
@@ -42,16 +43,28 @@ PALETTE: dict[str, tuple[str, str]] = {
 
 _STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
-    "font.size": 9.5,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 9.5,
-    "xtick.labelsize": 9.0,
-    "ytick.labelsize": 9.0,
-    "legend.fontsize": 9.0,
+    "font.size": 10.5,
+    "axes.titlesize": 10.5,
+    "axes.labelsize": 10.5,
+    "xtick.labelsize": 10.0,
+    "ytick.labelsize": 10.0,
+    "legend.fontsize": 10.0,
+    "legend.handlelength": 1.7,
+    "legend.handletextpad": 0.5,
+    "legend.columnspacing": 1.2,
     "svg.fonttype": "none",
     "text.usetex": False,
     "lines.linewidth": 1.6,
 }
+
+
+# What neither XML nor HTML can carry, escaped or not: control characters, halves of surrogate pairs, non-characters.
+_UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def printable(text: str) -> str:
+    """The text without characters that no page may hold."""
+    return _UNPRINTABLE.sub("", text)
 
 
 @contextmanager
@@ -83,6 +96,28 @@ def canvas(heights: Sequence[float] = (1.0,), *, height: float = 3.5) -> tuple[F
     return figure, list(panels)
 
 
+def legend(axes: Axes) -> None:
+    """Above the axes, where it covers nothing; text as it is, without formulas."""
+    made = axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, frameon=False, borderpad=0.2)
+    for text in made.get_texts():
+        text.set_parse_math(False)
+        text.set_color(PALETTE["ink"][0])
+
+
+def thousands(axis: Any) -> None:
+    """Labels such as 12,000 and −0.5."""
+
+    def label(value: float, _position: int) -> str:
+        return (f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}").replace("-", "−")
+
+    axis.set_major_formatter(label)
+
+
+def percent(axis: Any) -> None:
+    """Labels such as 25 % for 0.25."""
+    axis.set_major_formatter(lambda value, _position: f"{100 * value:.3g}\N{NO-BREAK SPACE}%")
+
+
 def to_svg(figure: Figure, name: str, description: str) -> str:
     """The figure as an <svg> element for inside of a page: no XML header, no metadata, no size of its own.
 
@@ -92,13 +127,16 @@ def to_svg(figure: Figure, name: str, description: str) -> str:
     """
     (matplotlib,) = require("a figure", "matplotlib", extra="report")
     text = io.StringIO()
-    with style(), matplotlib.rc_context({"svg.hashsalt": name}):
+    with style(), matplotlib.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
+        # matplotlib measures names of classes with its own font, but the page draws them with the reader's.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         # Without the four there is no metadata block, which would carry a date and addresses.
         nothing = {"Creator": None, "Date": None, "Format": None, "Type": None}
         figure.savefig(text, format="svg", metadata=nothing, transparent=True)
-    svg = text.getvalue()
+    svg = printable(text.getvalue())
     svg = svg[svg.index("<svg") :].strip()
-    inside = svg[svg.index(">") + 1 :]
+    # A <style> inside of a drawing would hold for the whole page, which says the same for its drawings only.
+    inside = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg[svg.index(">") + 1 :], flags=re.DOTALL)
     box = re.search(r'viewBox="([^"]*)"', svg)
     assert box is not None
     inside = re.sub(r'\bid="', f'id="{name}-', inside)
@@ -106,7 +144,7 @@ def to_svg(figure: Figure, name: str, description: str) -> str:
     inside = inside.replace("url(#", f"url(#{name}-").replace("xlink:href=", "href=")
     for variable, (light, _dark) in PALETTE.items():
         inside = inside.replace(light, f"var(--{variable})")
-    label = html.escape(description, quote=True)
+    label = html.escape(printable(description), quote=True)
     return f'<svg class="plot" viewBox="{box[1]}" role="img" aria-label="{label}">{inside}'
 
 

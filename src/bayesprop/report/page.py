@@ -1,6 +1,6 @@
 """One HTML file that needs nothing else: no script, no network, light and dark, for a phone and for paper.
 
-    report.write("report.html", sections, title="Digits")
+    report.save(sections, "report.html", title="Digits")
 
 The template is `page.html.jinja`. It escapes all text; what it inserts as it is are the drawings of this room. The page
 is also well-formed XML, so any XML parser reads it.
@@ -16,10 +16,10 @@ from typing import Any
 
 from bayesprop.errors import ConfigurationError
 from bayesprop.report.blocks import Plot, Section
-from bayesprop.report.drawing import PALETTE, to_svg
+from bayesprop.report.drawing import PALETTE, printable, to_svg
 from bayesprop.report.extras import require
 
-__all__ = ["render", "write"]
+__all__ = ["render", "save"]
 
 
 def render(sections: Sequence[Section], *, title: str, subtitle: str = "") -> str:
@@ -36,16 +36,16 @@ def render(sections: Sequence[Section], *, title: str, subtitle: str = "") -> st
         return jinja2.utils.markupsafe.Markup(to_svg(plot.figure, f"plot-{numbers[id(plot)]}", plot.title))
 
     return template.render(
-        title=_printable(title),
-        subtitle=_printable(subtitle),
+        title=printable(title),
+        subtitle=printable(subtitle),
         sections=sections,
         svg=svg,
         palette=[{name: pair[shade] for name, pair in PALETTE.items()} for shade in (0, 1)],
-        printable=_printable,
+        printable=printable,
     )
 
 
-def write(path: str | os.PathLike[str], sections: Sequence[Section], *, title: str, subtitle: str = "") -> Path:
+def save(sections: Sequence[Section], path: str | os.PathLike[str], *, title: str, subtitle: str = "") -> Path:
     """Write the page to `path`, folders included, and return the path."""
     target = Path(path)
     text = render(sections, title=title, subtitle=subtitle)
@@ -62,8 +62,3 @@ def _numbered(sections: Sequence[Section]) -> dict[int, int]:
     """A number for each plot of the page: the same page has the same ids every time."""
     plots = [block for section in sections for block in section.blocks if isinstance(block, Plot)]
     return {id(plot): number for number, plot in enumerate(plots, 1)}
-
-
-def _printable(text: str) -> str:
-    """Without control characters: escaping cannot make them legal in a page."""
-    return "".join(letter for letter in text if letter in "\t\n" or ord(letter) >= 32 and letter.isprintable())

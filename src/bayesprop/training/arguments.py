@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +18,14 @@ __all__ = ["check_call", "check_settings", "whole_number"]
 
 def whole_number(name: str, value: Any, *, least: int | None = 1) -> int:
     """An argument of `fit` as Python's own integer; numpy's are fine, 1.5 and True are not."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    number = None
+    if not isinstance(value, bool):
+        with contextlib.suppress(TypeError):
+            number = operator.index(value)
+    if number is None:
         raise ConfigurationError(
             f"fit: {name} must be a whole number", received=repr(value), write=f"{name}={1 if least is None else least}"
         )
-    number = operator.index(value)
     if least is not None and number < least:
         raise ConfigurationError(f"fit: {name} must be at least {least}", received=f"{number}", write=f"{name}={least}")
     return number

@@ -21,7 +21,7 @@ from bayesprop.data import Data, Stream
 from bayesprop.errors import CheckpointError
 from bayesprop.inference.method import Method, load_tensors, state_tensors
 from bayesprop.model import Model
-from bayesprop.posteriors.files import describe_fixed
+from bayesprop.posteriors.files import describe_fixed, layout_differences, padding_rows
 
 __all__ = ["Progress", "describe_run", "load", "save"]
 
@@ -53,6 +53,7 @@ def describe_run(model: Model, method: Method, data: Data | Stream, **settings: 
         "method": specification.to_json(method, tensors, "method"),
         "tensors of prior, likelihood and method": storage.digest("", tensors),
         "fixed parameters": describe_fixed(model),
+        "padding rows": storage.digest("", padding_rows(model)),
         "num_data": data.num_data,
         **settings,
     }
@@ -102,7 +103,7 @@ def load(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any], 
             expected="a checkpoint",
             write=f'bp.load("{path}", network=...)  # if it is a posterior',
         )
-    differences = layout.differences(document["run"]["layout"])
+    differences = layout_differences(layout, document["run"]["layout"])
     differences += _differences({**document["run"], "layout": None}, {**run, "layout": None}, "")
     if differences:
         raise CheckpointError(

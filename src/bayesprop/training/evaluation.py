@@ -13,6 +13,7 @@ from bayesprop.errors import DataError
 from bayesprop.metrics import error, root_mean_squared_error
 from bayesprop.model import Model
 from bayesprop.posteriors import Posterior
+from bayesprop.posteriors.outputs import checked_draws
 
 __all__ = ["elbo", "expected_log_likelihood", "kl_to_prior", "prepared", "report"]
 
@@ -74,7 +75,7 @@ def elbo(posterior: Posterior, data: Any, *, draws: int = 16) -> Tensor:
     the user's own units; with a scaling, the densities are those of the standardised targets.
     """
     posterior.needs("log_density", "the ELBO")
-    context = posterior.context
+    draws, context = checked_draws(draws, "bp.elbo(posterior, data, draws=16)"), posterior.context
     inputs, targets = prepared(as_data(data), posterior.model, context.scaling, context.classes)
     divergence = kl_to_prior(posterior)
     assert divergence is not None
@@ -90,7 +91,7 @@ def report(posterior: Posterior, data_term: Tensor, held_out: tuple[Any, Tensor]
     if divergence is not None:
         metrics |= {"kl": float(divergence[best]), "elbo": float(objective[best])}
     if held_out is not None:
-        metrics |= _validation_scores(posterior, *held_out, draws=16)
+        metrics |= _validation_scores(posterior.member(best), *held_out, draws=16)
     return metrics
 
 

@@ -37,7 +37,7 @@ def fit(
     data: Any,
     method: Method | None = None,
     *,
-    epochs: int = 100,
+    epochs: int | None = None,
     batch_size: int | None = 128,
     seed: int = 0,
     starts: int = 1,
@@ -59,6 +59,7 @@ def fit(
         data: `Data`, a pair (inputs, targets) of tensors or arrays, a torch Dataset or a DataLoader (its own batch
             size).
         method: how; Bayes by Backprop if nothing is said.
+        epochs: passes over the data; None (the default) for as many as make 20,000 steps, and at least 20.
         batch_size: rows of a minibatch, None for all rows at once.
         starts: independent starts trained side by side; the one with the best ELBO is returned.
         validation: data, or a share of the training rows such as 0.1; scored every `report_every` epochs.
@@ -75,12 +76,9 @@ def fit(
     method = BayesByBackprop() if method is None else method
     check_call(model, method, observers)
     check_settings(patience=patience, validation=validation, resume=resume, checkpoint=checkpoint, autocast=autocast)
-    epochs, starts = whole_number("epochs", epochs), whole_number("starts", starts)
+    wanted, starts = None if epochs is None else whole_number("epochs", epochs), whole_number("starts", starts)
     seed = whole_number("seed", seed, least=None)
     batch_size = None if batch_size is None else whole_number("batch_size", batch_size)
-    every = max(1, epochs // 100) if report_every is None else whole_number("report_every", report_every)
-    limit = None if patience is None else whole_number("patience", patience) * every
-
     model = model if device is None else model.to(device)
     found = as_data(data, num_data)
     held_out: Any = validation
@@ -94,7 +92,10 @@ def fit(
         found, held_out = found.split(float(validation), seed)
 
     seeds = rng.Rng.create(seed, starts, model.device)
-    source = Source(found, model, batch_size=batch_size, epochs=epochs, rng=seeds)
+    source = Source(found, model, batch_size=batch_size, epochs=wanted, rng=seeds)
+    epochs = source.epochs
+    every = max(1, epochs // 100) if report_every is None else whole_number("report_every", report_every)
+    limit = None if patience is None else whole_number("patience", patience) * every
     outputs = source.probe()
     if held_out is not None:
         held_out = prepared(as_data(held_out), model, found.scaling, found.classes)

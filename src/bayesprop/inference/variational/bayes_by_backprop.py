@@ -39,7 +39,7 @@ from torch import Tensor
 from bayesprop.errors import ConfigurationError
 from bayesprop.inference.method import Info
 from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
-from bayesprop.inference.schedules import Constant, Schedule
+from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, starting_means
 from bayesprop.inference.variational import fused, gradients
 from bayesprop.inference.variational.kl_weights import KLWeights, as_weights
@@ -72,30 +72,31 @@ class BayesByBackprop:
             `torch.optim`.
         estimator: `SharedWeights(samples, antithetic)`, `LocalReparameterization(samples)` or `Flipout(samples)`.
         kl: "auto" (closed form where there is one), "closed_form" (refused where there is none) or "monte_carlo".
-        kl_weights: "uniform", "geometric", "warmup" or a function of (index, count, epoch).
+        kl_weights: "warmup" (0 to 1 over the first half of the training, then the ELBO), "uniform", "geometric" or a
+            function of (index, count, progress).
         temperature: multiplies the KL, a number or one for each particle.
         stick_the_landing: leaves the score of q out; the KL is then sampled.
         initial_mean, initial_scale: where q starts; see `starting_means`. `initial_rho` (a number or a pair for a
             uniform draw) overrides the scale, for experiments that are stated in rho.
-        schedule: factor on the learning rates as a function of the training's progress.
+        schedule: factor on the learning rates as a function of the training's progress; it falls to 0 along a cosine.
         clip_norm: longest gradient of (mean, rho) of one particle.
 
     >>> BayesByBackprop(learning_rate=1e-3).temperature
     1.0
     """
 
-    learning_rate: float | Tensor = 1e-3
+    learning_rate: float | Tensor = 3e-3
     scale_learning_rate: float | Tensor | None = None
     optimizer: str | ColumnOptimizer | type[torch.optim.Optimizer] = "adam"
     estimator: Estimator = SharedWeights()
     kl: str = "auto"
-    kl_weights: str | KLWeights = "uniform"
+    kl_weights: str | KLWeights = "warmup"
     temperature: float | Tensor = 1.0
     stick_the_landing: bool = False
     initial_mean: Start = "fan_in"
     initial_scale: float = 0.02
     initial_rho: float | tuple[float, float] | None = None
-    schedule: Schedule = Constant()
+    schedule: Schedule = Cosine()
     clip_norm: float | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +110,7 @@ class BayesByBackprop:
             )
             if not bool(torch.as_tensor(value > 0).all())
         ]
-        if bool(torch.as_tensor(self.temperature < 0).any()):
+        if not bool(torch.as_tensor(self.temperature >= 0).all()):
             faults.append(f"temperature must not be negative, got {self.temperature}")
         if self.kl not in ("auto", "closed_form", "monte_carlo"):
             faults.append(f'kl must be "auto", "closed_form" or "monte_carlo", got {self.kl!r}')
@@ -174,13 +175,13 @@ class BayesByBackprop:
 
     def posterior(self, model: Model, state: MeanFieldState) -> DiagonalGaussian:
         buffers = {name: buffer.clone() for name, buffer in state.buffers.items()}
-        return DiagonalGaussian(model, state.mean.clone(), torch.nn.functional.softplus(state.rho), buffers)
+        return DiagonalGaussian(model, state.mean.clone(), gradients.scales(state.rho)[0], buffers)
 
     def memory(self, model: Model, particles: int, rows: int) -> int:
         """Bytes of the state, the sampled weights and their gradient (activations are the network's own)."""
         layout, size = model.layout, torch.finfo(model.dtype).bits // 8
-        matrices = {"mean": torch.zeros(1, 1), "rho": torch.zeros(1, 1)}
-        moments = len(as_optimizer(self.optimizer).init(matrices)) / 2
+        kept = as_optimizer(self.optimizer).init({"mean": torch.zeros(1, 1), "rho": torch.zeros(1, 1)})
+        moments = sum(moment.dim() == 2 for moment in kept.values()) / 2  # and not counters of steps
         state = (layout.size + layout.latent) * (1 + moments)
         return int(particles * size * (state + 2 * self.estimator.samples * layout.size))
 
@@ -192,7 +193,7 @@ class BayesByBackprop:
         return {"mean": self.learning_rate * factor, "rho": scale_rate * factor}
 
     def _kl_weight(self, batch: Batch) -> float | Tensor:
-        return self.temperature * as_weights(self.kl_weights)(batch.index, batch.count, batch.epoch)
+        return self.temperature * as_weights(self.kl_weights)(batch.index, batch.count, batch.progress)
 
     def _clip(self, by_name: Mapping[str, Tensor]) -> Tensor | None:
         """Scale the gradients of each particle to at most `clip_norm`, in place; returns the norms before."""

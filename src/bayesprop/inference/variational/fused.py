@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from bayesprop.inference.method import Info
 from bayesprop.inference.optimizers import Adam, as_optimizer
-from bayesprop.inference.variational.gradients import prior_score
+from bayesprop.inference.variational.gradients import prior_score, scales
 from bayesprop.kernels import mean_field, native
 from bayesprop.model import Batch, Model
 from bayesprop.random_weights import SharedWeights
@@ -45,8 +44,9 @@ def explain(method: BayesByBackprop, model: Model) -> Choice:
         "theta is float64": model.dtype != torch.float32,
         f"{type(method.estimator).__name__} with {method.estimator.samples} samples": method.estimator
         != SharedWeights(),
-        "the prior is not one closed-form family with numbers as parameters": family is None
-        or not model.bound_prior.centred,
+        f"the prior is not one of the families {', '.join(mean_field.FAMILIES)} with numbers as parameters": family
+        is None
+        or family.name not in mean_field.FAMILIES,
         "the optimiser is not Adam or AdamW": not isinstance(as_optimizer(method.optimizer), Adam),
         "gradients are clipped": method.clip_norm is not None,
         "stick_the_landing": method.stick_the_landing,
@@ -75,7 +75,7 @@ def update(
     noise = None
     if width > random:
         noise = rng.normal(width, Stream.WEIGHTS)[:, 0, random:]
-        theta[:, random:width] += softplus(state.rho[:, random:]) * noise
+        theta[:, random:width] += scales(state.rho[:, random:])[0] * noise
     value, pieces = _weight_gradients(model, state, theta, batch)
     family = model.bound_prior.family
     assert family is not None
@@ -104,9 +104,7 @@ def update(
     return Info(value * (batch.num_data / batch.rows))
 
 
-def _weight_gradients(
-    model: Model, state: MeanFieldState, theta: Tensor, batch: Batch
-) -> tuple[Tensor, list[Tensor]]:
+def _weight_gradients(model: Model, state: MeanFieldState, theta: Tensor, batch: Batch) -> tuple[Tensor, list[Tensor]]:
     """log p(batch | w), (particles,), and its gradient in pieces that follow the columns: random weights, then the
     rest.
 
@@ -128,7 +126,7 @@ def _weight_gradients(
         value = model.row_log_likelihood(leaves, rest, state.buffers, batch)
         found = torch.autograd.grad(value, (*leaves, rest), allow_unused=True)
     pieces = [
-        torch.zeros(1, leaf.numel()) if gradient is None else gradient.reshape(1, -1)
+        leaf.new_zeros(1, leaf.numel()) if gradient is None else gradient.reshape(1, -1)
         for leaf, gradient in zip((*leaves, rest), found, strict=True)
     ]
     return value.detach()[None], pieces
@@ -155,8 +153,8 @@ def _update_rest(
     mean_gradient = gradient * (-1.0 / batch.rows)
     rho = state.rho[:, random:]
     rho_gradient = torch.zeros_like(rho)
+    std, slope = scales(rho)
     if noise is not None:
-        std = softplus(rho)
         score = prior_score(model, theta[:, None, :width], skip_weights=True)[:, 0, random:]
         weight = kl_weight.reshape(-1, 1) if isinstance(kl_weight, Tensor) else kl_weight
         data = mean_gradient[:, : width - random].clone()
@@ -164,5 +162,5 @@ def _update_rest(
         rho_gradient = data * noise + weight / batch.num_data * (-score * noise - 1.0 / std)
     views = {"mean": state.mean[:, random:], "rho": rho}
     moments = {n: t[:, random:] for n, t in state.moments.items()}
-    by_name = {"mean": mean_gradient, "rho": rho_gradient * torch.sigmoid(rho)}
+    by_name = {"mean": mean_gradient, "rho": rho_gradient * slope}
     optimizer.step(views, by_name, moments, rates, rng.step)

@@ -21,7 +21,9 @@ from bayesprop.rng import Rng, Stream
 if TYPE_CHECKING:
     from bayesprop.inference.variational.bayes_by_backprop import BayesByBackprop, MeanFieldState
 
-__all__ = ["Gradients", "elbo_gradients", "has_closed_form"]
+__all__ = ["Gradients", "elbo_gradients", "has_closed_form", "prior_score", "scales"]
+
+LOWEST = -80.0  # of rho: float32 holds std = 1.8e-35 and its inverse, which below -88 it would not
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,16 @@ class Gradients:
 def has_closed_form(model: Model) -> bool:
     """Whether KL(q || prior) of the random weights is known without sampling."""
     return model.bound_prior.has_kl
+
+
+def scales(rho: Tensor) -> tuple[Tensor, Tensor]:
+    """std = log(1 + exp(rho)) and its slope 1 / (1 + exp(-rho)).
+
+    Both are those of `LOWEST` where rho is below it: a std that is nothing either way, and a gradient that is not nan
+    and still leads back (slope / std tends to 1).
+    """
+    rho = rho.clamp_min(LOWEST)
+    return softplus(rho), torch.sigmoid(rho)
 
 
 def _draw_noise(method: BayesByBackprop, rng: Rng, width: int, dtype: torch.dtype) -> Tensor:
@@ -51,7 +63,7 @@ def elbo_gradients(
 ) -> Gradients:
     """Equations (1), (3) and (4) of `bayes_by_backprop`, for all particles and samples at once."""
     width = state.rho.shape[1]
-    std = softplus(state.rho)
+    std, slope = scales(state.rho)
     noise = _draw_noise(method, rng, width, state.mean.dtype)
     random = state.mean[:, None, :width] + std[:, None] * noise
     theta = torch.cat((random, state.mean[:, None, width:].expand(-1, noise.shape[1], -1)), dim=-1)
@@ -65,7 +77,7 @@ def elbo_gradients(
     kl_mean, kl_std = _kl_gradients(method, model, state.mean[:, :width], std, random, noise)
     mean_gradient[:, :width] += weight / batch.num_data * kl_mean
     std_gradient += weight / batch.num_data * kl_std
-    by_name = {"mean": mean_gradient, "rho": std_gradient * torch.sigmoid(state.rho)}
+    by_name = {"mean": mean_gradient, "rho": std_gradient * slope}
     return Gradients(by_name, value * (batch.num_data / batch.rows))
 
 

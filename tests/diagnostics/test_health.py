@@ -1,0 +1,305 @@
+"""Layers that the data do not reach, and networks that know no more than a line."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import bayesprop as bp
+from bayesprop import diagnostics, likelihoods, priors
+from bayesprop.diagnostics.health import held_out_scores, random_features
+from bayesprop.errors import BayespropWarning
+from bayesprop.rng import Rng, Stream
+
+CATEGORICAL = likelihoods.Categorical()
+
+
+def network(inputs: int = 2, outputs: int = 2) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, outputs))
+
+
+def method(learning_rate=0.02, initial_scale=0.02, **settings):
+    return bp.inference.BayesByBackprop(
+        learning_rate=learning_rate,
+        optimizer="adam",
+        estimator=bp.random_weights.SharedWeights(samples=1),
+        initial_mean="fan_in",
+        initial_scale=initial_scale,
+        schedule=bp.inference.Constant(),
+        kl_weights="uniform",
+        **settings,
+    )
+
+
+def fit(data, net, likelihood=CATEGORICAL, how=None, *, prior=None, epochs=40, batch_size=100, seed=0, starts=1):
+    """(posterior, what was warned about)."""
+    model = bp.Model(net, likelihood=likelihood, prior=prior or priors.Normal(scale=1.0))
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        posterior = bp.fit(
+            model,
+            data,
+            how or method(),
+            epochs=epochs,
+            batch_size=batch_size,
+            seed=seed,
+            starts=starts,
+            report_every=epochs,
+            progress=False,
+        )
+    assert all(warning.category is BayespropWarning for warning in heard)
+    return posterior, [str(warning.message) for warning in heard]
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+# -- collapse ----------------------------------------------------------------------------------------------------------
+
+
+def gaussian(prior, mean, std, net=None):
+    """A posterior with one mean and one standard deviation everywhere."""
+    model = bp.Model(net or network(), likelihood=CATEGORICAL, prior=prior)
+    rows = torch.full((1, model.layout.size), mean), torch.full((1, model.layout.latent), std)
+    return bp.posteriors.DiagonalGaussian(model, *rows, model.initial_buffers(1))
+
+
+WEIGHTS = ["0.weight", "2.weight", "4.weight"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "collapsed"),
+    [
+        (0.0, 1.0, True),
+        (0.31, 1.0, True),  # m^2 / 2 = 0.048 nats
+        (0.33, 1.0, False),  # 0.054
+        (0.0, 0.8, True),  # (s^2 - 1) / 2 - log s = 0.043
+        (0.0, 0.75, False),  # 0.069
+        (0.0, 1.2, True),  # 0.038
+        (0.0, 1.3, False),  # 0.083
+        (0.0, 0.02, False),
+    ],
+)
+def test_a_collapsed_layer_has_less_than_a_twentieth_of_a_nat_a_weight(mean, std, collapsed):
+    expected = WEIGHTS if collapsed else []
+    assert diagnostics.collapsed_layers(gaussian(priors.Normal(scale=1.0), mean, std)) == expected
+    # The same in other units: the prior twice as wide, and everything with it; Laplace has a closed form, too.
+    assert diagnostics.collapsed_layers(gaussian(priors.Normal(scale=2.0), 2.0 * mean, 2.0 * std)) == expected
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        priors.ScaleMixture(pi=0.5, scale1=1.0, scale2=0.1),
+        priors.StudentT(df=4.0, scale=1.0),
+        priors.Normal(scale=priors.HalfNormal(1.0)),
+    ],
+    ids=["mixture", "student", "hierarchical"],
+)
+def test_priors_without_a_closed_form_are_compared_by_their_moments(prior):
+    spread = float(bp.Model(network(), likelihood=CATEGORICAL, prior=prior).bound_prior.prior_std()[0])
+    for mean, std, collapsed in ((0.0, 1.0, True), (0.3, 1.0, True), (0.4, 1.0, False), (0.0, 0.7, False)):
+        found = diagnostics.collapsed_layers(gaussian(prior, mean * spread, std * spread))
+        assert found == (WEIGHTS if collapsed else []), (mean, std)
+
+
+@pytest.mark.parametrize("prior", [priors.Flat(), priors.Cauchy(scale=1.0)])
+@pytest.mark.parametrize("std", [0.02, 1.0, 10.0])
+def test_nothing_can_collapse_to_what_has_no_moments(prior, std):
+    assert diagnostics.collapsed_layers(gaussian(prior, 0.0, std)) == []
+
+
+def test_only_the_layers_that_have_collapsed_are_named():
+    mapping = {"2.weight": priors.Normal(scale=1.0), "4.weight": priors.Flat(), "*": priors.Normal(scale=0.1)}
+    assert diagnostics.collapsed_layers(gaussian(mapping, 0.0, 1.0)) == ["2.weight"]
+    assert diagnostics.collapsed_layers(gaussian(mapping, 0.0, 0.1)) == ["0.weight"]
+
+
+def test_a_point_is_no_distribution_that_could_collapse():
+    assert diagnostics.collapsed_layers(gaussian(priors.Normal(scale=1.0), 0.0, 1.0).at_mean()) == []
+
+
+def test_layers_collapse_under_a_huge_temperature():
+    data = bp.data.two_moons(100, noise=0.1, seed=0)
+    hot = method(learning_rate=0.1, temperature=1000.0)
+    posterior, said = fit(data, network(), how=hot, epochs=60, batch_size=None)
+    assert diagnostics.collapsed_layers(posterior) == WEIGHTS
+    message = next(text for text in said if "collapsed" in text)
+    assert message.startswith("0.weight, 2.weight, 4.weight: the posterior has collapsed to the prior")
+    for advice in ("Train longer", "BayesByBackprop(initial_scale=0.01)", "a narrower prior", "starts=8"):
+        assert advice in message
+
+
+def test_a_layer_collapses_on_noise():
+    """Targets that have nothing to do with the inputs: the last layer closes, and what is behind it has nothing to
+    say."""
+    data = numbers(50, 2), 0.1 * numbers(50, seed=1)
+    likelihood = likelihoods.Gaussian(scale=1.0)
+    posterior, said = fit(data, network(outputs=1), likelihood, method(learning_rate=0.05), epochs=200, batch_size=None)
+    assert diagnostics.collapsed_layers(posterior) == ["0.weight", "2.weight"]
+    assert len(said) == 1
+    assert said[0].startswith("0.weight, 2.weight: the posterior has collapsed to the prior")
+
+
+def test_a_healthy_fit_is_not_named():
+    data = numbers(200, 2)
+    targets = torch.sin(2.0 * data[:, 0]) + data[:, 1]
+    posterior, said = fit((data, targets), network(outputs=1), likelihoods.Gaussian(scale=0.2), epochs=60)
+    assert diagnostics.collapsed_layers(posterior) == []
+    assert said == []
+
+
+# -- the linear optimum ------------------------------------------------------------------------------------------------
+
+MOONS = bp.data.two_moons(1000, noise=0.2, seed=0)
+
+
+def error(posterior):
+    fresh = bp.data.two_moons(1000, noise=0.2, seed=1)
+    return float((posterior.predict(fresh.inputs, draws=50).label != fresh.targets).float().mean())
+
+
+def test_a_good_fit_of_two_moons_is_silent():
+    posterior, said = fit(MOONS, network(), epochs=60)
+    assert error(posterior) < 0.06  # a linear model has 0.12
+    assert said == []
+
+
+def test_a_fit_of_two_moons_in_the_linear_optimum_is_not():
+    wide = method(initial_scale=1.0)
+    posterior, said = fit(MOONS, network(), how=wide, epochs=60)
+    assert error(posterior) > 0.10
+    assert len(said) == 1
+    message = said[0]
+    assert message.startswith("the network has learnt little that a linear model does not know")
+    for advice in ("starts=8", "more epochs", "BayesByBackprop(initial_scale=0.01)"):
+        assert advice in message
+    # What the message says to write helps.
+    better, silence = fit(MOONS, network(), how=method(initial_scale=0.01), epochs=60)
+    assert error(better) < 0.06
+    assert silence == []
+    assert float(bp.elbo(better, MOONS, draws=16)) > float(bp.elbo(posterior, MOONS, draws=16)) + 100.0
+
+
+def test_a_fit_that_is_not_finished_is_not_silent():
+    posterior, said = fit(MOONS, network(), how=method(learning_rate=1e-3), epochs=20)
+    assert error(posterior) > 0.10
+    assert len(said) == 1
+    assert "more epochs" in said[0]
+
+
+LINEAR = {
+    "regression": (likelihoods.Gaussian(scale=0.3), lambda f: f + 0.3 * numbers(len(f), seed=3)),
+    "classes": (CATEGORICAL, lambda f: (torch.sigmoid(2.0 * f) > torch.rand(len(f), generator=coin())).long()),
+    "separable classes": (CATEGORICAL, lambda f: (f > 0).long()),
+    "counts": (likelihoods.Poisson(), lambda f: torch.poisson((0.3 * f).exp(), generator=coin())),
+    "noise": (likelihoods.Gaussian(scale=1.0), lambda f: numbers(len(f), seed=4)),
+}
+
+
+def coin():
+    return torch.Generator().manual_seed(5)
+
+
+@pytest.mark.parametrize("rows", [100, 1000])
+@pytest.mark.parametrize("name", LINEAR)
+def test_no_false_alarm_where_there_is_nothing_but_a_line(name, rows):
+    """A network can do no better than a linear model there; that is no fault of it."""
+    likelihood, targets = LINEAR[name]
+    inputs = numbers(rows, 3, seed=6)
+    data = inputs, targets(inputs @ torch.tensor([1.0, -1.0, 0.5]))
+    outputs = 2 if likelihood is CATEGORICAL else 1
+    _, said = fit(data, network(3, outputs), likelihood, epochs=max(10, 2000 // rows))
+    assert [text for text in said if "linear" in text] == []
+
+
+@pytest.mark.parametrize(
+    ("data", "net", "reason"),
+    [
+        (MOONS, nn.Linear(2, 2), "a linear model is what was asked for"),
+        (MOONS.rows(slice(19)), network(), "fewer than ten rows a feature"),
+        ((MOONS.inputs.round().long(), MOONS.targets), nn.Sequential(nn.Embedding(9, 2), nn.Flatten()), "indices"),
+        (({"input": MOONS.inputs}, MOONS.targets), network(), "inputs by name"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_where_there_is_no_linear_model_to_compare_with(data, net, reason):
+    if reason == "indices":
+        data = (data[0] - data[0].min(), data[1])
+        net = nn.Sequential(*net, nn.Linear(4, 2))
+    _, said = fit(data, net, how=method(learning_rate=1e-3, initial_scale=0.1), epochs=2)
+    assert said == []
+
+
+def test_populations_and_streams_are_not_examined():
+    posterior, said = fit(MOONS, network(), how=method(initial_scale=1.0), epochs=60)
+    assert len(said) == 1
+    pair = bp.posteriors.DiagonalGaussian(
+        posterior.model, *(t.expand(2, -1) for t in posterior.tensors().values()), posterior.model.initial_buffers(2)
+    )
+    assert len(diagnostics.examine(posterior, MOONS)) == 1
+    assert diagnostics.examine(pair, MOONS) == []
+    assert diagnostics.examine(posterior, None) == []
+
+
+# -- what the comparison is made of ------------------------------------------------------------------------------------
+
+
+def test_held_out_scores_are_those_of_ridge_regression():
+    """For Gaussian noise of scale s the weights solve (Z'Z / n + 2 s^2 r I) W = Z'y / n, intercept free."""
+    rows, scale = 60, 0.5
+    inputs, noise = numbers(rows, 3).double(), 0.5 * numbers(rows, seed=1).double()
+    targets = inputs @ torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64) + 2.0 + noise
+    model = bp.Model(network(3, 1), likelihood=likelihoods.Gaussian(scale=scale), prior=priors.Normal(scale=1.0))
+    found = held_out_scores(model, inputs, targets, torch.Size([1]))
+    order = Rng.create(0).permutation(rows, Stream.SPLIT)[0]
+    expected = torch.empty(rows, dtype=torch.float64)
+    for train, test in ((order[::2], order[1::2]), (order[1::2], order[::2])):
+        design = torch.cat((inputs[train], torch.ones(len(train), 1, dtype=torch.float64)), dim=1)
+        penalty = 2.0 * scale**2 * 1e-3 * torch.diag(torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64))
+        weights = torch.linalg.solve(design.T @ design / len(train) + penalty, design.T @ targets[train] / len(train))
+        residual = targets[test] - (inputs[test] @ weights[:3] + weights[3])
+        expected[test] = -0.5 * (residual / scale).square() - math.log(scale) - 0.5 * math.log(2.0 * math.pi)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_features_that_are_only_remembered_do_not_count():
+    """With as many features as rows, a model explains every row that it has seen, and none that it has not."""
+    targets = numbers(100, seed=1)
+    model = bp.Model(network(1, 1), likelihood=likelihoods.Gaussian(scale=1.0), prior=priors.Normal(scale=1.0))
+    few, many = (
+        held_out_scores(model, numbers(100, width, seed=2).double(), targets, torch.Size([1])) for width in (1, 80)
+    )
+    assert float(many.mean()) < float(few.mean()) - 0.1
+
+
+def test_a_learnt_noise_scale_is_fitted_along():
+    inputs = numbers(400, 1).double()
+    targets = inputs[:, 0] + 0.1 * numbers(400, seed=1)
+    likelihood = likelihoods.Gaussian(scale=priors.HalfNormal(1.0))
+    model = bp.Model(network(1, 1), likelihood=likelihood, prior=priors.Normal(scale=1.0))
+    found = float(held_out_scores(model, inputs, targets, torch.Size([1])).mean())
+    # The mean log-density of N(0, 0.1^2) at its own draws; 400 of them have a standard error of 0.035.
+    assert found == pytest.approx(-math.log(0.1) - 0.5 * math.log(2.0 * math.pi) - 0.5, abs=0.2)
+
+
+def test_random_features():
+    inputs = torch.cat((5.0 + 3.0 * numbers(50, 2), torch.full((50, 1), 7.0)), dim=1)
+    state = torch.get_rng_state()
+    flat, more = random_features(inputs)
+    torch.testing.assert_close(torch.get_rng_state(), state, rtol=0.0, atol=0.0)
+    assert flat.shape == (50, 3)
+    assert more.shape == (50, 53)
+    torch.testing.assert_close(more[:, :3], flat, rtol=0.0, atol=0.0)
+    torch.testing.assert_close(flat[:, :2].mean(0), torch.zeros(2, dtype=torch.float64), rtol=0.0, atol=1e-6)
+    torch.testing.assert_close(flat[:, :2].std(0), torch.ones(2, dtype=torch.float64))
+    torch.testing.assert_close(flat[:, 2], torch.zeros(50, dtype=torch.float64), rtol=0.0, atol=1e-6)
+    # Bent: most units leave the straight part of tanh on some rows, and few are the same everywhere.
+    assert float((more[:, 3:].abs().amax(0) > 0.7).double().mean()) > 0.8
+    assert float((more[:, 3:].std(0) > 0.2).double().mean()) > 0.8
+    torch.testing.assert_close(random_features(100.0 * inputs)[1], more, rtol=1e-5, atol=1e-5)
