@@ -115,20 +115,20 @@ def obstacle(
     does not. `compare=False` asks only whether vmap runs, for a network that draws its own random numbers.
     """
 
+    @torch.enable_grad()  # from here on: whoever looks at a network usually asks for no gradients
     def evaluate(vectorised: bool) -> tuple[list[Tensor], list[Tensor]]:
         leaves = {n: w.detach().requires_grad_(w.is_floating_point()) for n, w in weights.items()}
         wide = {n: w.expand(2, 2, *w.shape) for n, w in leaves.items()}  # no copies: a network may be large
         copies = {n: b.repeat(2, 2, *[1] * b.dim()) for n, b in buffers.items()}
         rows = pytree.tree_map(lambda t: t.expand(2, *t.shape), inputs)
-        with torch.enable_grad():
-            arguments = (wide, copies, rows)
-            outputs = run(forward, arguments, ("PS", "PS", "P"), particles=2, draws=2, vectorised=vectorised)
-            wanted = [w for w in leaves.values() if w.requires_grad]
-            total = outputs.square().sum()
-            if not total.requires_grad:
-                return [outputs.detach()], [torch.zeros_like(w) for w in wanted]
-            # Zeros where there is no path to a weight: vmap may cut one that is there without it.
-            found = torch.autograd.grad(total, wanted, materialize_grads=True)
+        arguments = (wide, copies, rows)
+        outputs = run(forward, arguments, ("PS", "PS", "P"), particles=2, draws=2, vectorised=vectorised)
+        wanted = [w for w in leaves.values() if w.requires_grad]
+        total = outputs.square().sum()
+        if not total.requires_grad:
+            return [outputs.detach()], [torch.zeros_like(w) for w in wanted]
+        # Zeros where there is no path to a weight: vmap may cut one that is there without it.
+        found = torch.autograd.grad(total, wanted, materialize_grads=True)
         return [outputs.detach()], list(found)
 
     try:

@@ -141,11 +141,12 @@ def match(patterns: str | Iterable[str], names: Sequence[str], *, argument: str)
     for pattern in patterns:
         hits = [name for name in names if name == pattern or fnmatch.fnmatchcase(name, pattern)]
         if not hits:
+            module, dot, _ = names[0].partition(".") if names else ("", "", "")
             listing = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             raise ConfigurationError(
                 f"{argument}: the pattern {pattern!r} matches no parameter.{did_you_mean(pattern, names)}",
                 expected=f"a name or a wildcard over {listing or 'no parameters at all'}",
-                write=f'{argument}="{names[0].split(".")[0]}.*"' if names else "",
+                write=f'{argument}="{module}.*"' if dot else f'{argument}="{module}"' if module else "",
             )
         for name in hits:
             found.setdefault(name, pattern)

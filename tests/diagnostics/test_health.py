@@ -193,6 +193,27 @@ def test_a_fit_that_is_not_finished_is_not_silent():
     assert "more epochs" in said[0]
 
 
+def test_half_of_what_there_is_to_find_is_enough():
+    """One good fit whose logits are shrunk step by step: from the mean network's likelihood down to a coin's."""
+    posterior, _ = fit(MOONS, network(), epochs=60)
+    model, mean = posterior.model, posterior.mean()
+    features = random_features(MOONS.inputs)
+    linear, bent = (float(held_out_scores(model, f, MOONS.targets, torch.Size([2])).mean()) for f in features)
+    assert bent > linear + 0.1
+    found = []
+    for share in (1.0, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2, 0.0):
+        shrunk = mean.clone()
+        for name in ("4.weight", "4.bias"):
+            shrunk[:, model.layout.by_name[name].columns] *= share
+        weaker = bp.posteriors.DiagonalGaussian(model, shrunk, torch.full_like(shrunk, 1e-6), {})
+        reached = float(weaker.predict(MOONS.inputs, draws=2).log_prob(MOONS.targets).mean())
+        found.append((reached, [text for text in diagnostics.examine(weaker, MOONS) if "linear" in text]))
+    half = 0.5 * (linear + bent)
+    assert all(bool(messages) is (reached < half) for reached, messages in found)
+    assert len([reached for reached, _ in found if reached > half]) >= 2
+    assert len([reached for reached, _ in found if linear < reached < half]) >= 1
+
+
 LINEAR = {
     "regression": (likelihoods.Gaussian(scale=0.3), lambda f: f + 0.3 * numbers(len(f), seed=3)),
     "classes": (CATEGORICAL, lambda f: (torch.sigmoid(2.0 * f) > torch.rand(len(f), generator=coin())).long()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 import bayesprop as bp
 from bayesprop import inference, likelihoods, priors, random_weights
+from bayesprop.rng import Rng
+from bayesprop.training.checkpoint import Progress
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Linear(3, 1),
@@ -92,3 +95,21 @@ def same() -> Callable[..., None]:
             assert first.context.history == second.context.history
 
     return check
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a checkpoint goes."""
+    return tmp_path / "run.ckpt"
+
+
+@pytest.fixture
+def started(model, method) -> Callable[..., Progress]:
+    """A training that has not taken a step; the seed decides its state."""
+
+    def make(seed: int = 0, particles: int = 2) -> Progress:
+        state = method().init(model(), Rng.create(seed, particles))
+        total = torch.arange(float(particles)).double() - 7.5
+        return Progress(state, total, torch.full((particles,), 2**62))
+
+    return make

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from bayesprop import rng
 from bayesprop.data import Data, digits
+from bayesprop.errors import ConfigurationError
 from bayesprop.likelihoods import Categorical
 from bayesprop.model import Model
 from bayesprop.posteriors import Posterior
@@ -49,6 +50,7 @@ def demo(
     """
     # Everything that is needed later on: nobody should train first and be refused afterwards.
     require("the demo", "sklearn", "matplotlib", "jinja2", extra="cli")
+    _make(folder)
     console = Console(highlight=False)
     train, test = digits().split(TEST_SHARE, seed)
     model = Model(digits_network(), likelihood=Categorical())
@@ -58,7 +60,6 @@ def demo(
         "Ctrl-C ends the training and keeps what was learnt.\n"
     )
     posterior = _train(model, train, test, epochs=epochs, seed=seed, console=console)
-    folder.mkdir(parents=True, exist_ok=True)
     saved, page = folder / "digits.bayes", folder / "digits.html"
     posterior.save(saved)  # before anything else, so that a second Ctrl-C does not lose it
 
@@ -96,6 +97,17 @@ def foreign_digits(inputs: Tensor, seed: int = 0) -> dict[str, Tensor]:
         "black and white exchanged": 1 - inputs,
         "pixels shuffled": inputs.gather(1, order),
     }
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the folder {folder} cannot be made",
+            received=error.strerror or str(error),
+            write="bayesprop demo --folder another",
+        ) from error
 
 
 def _train(model: Model, train: Data, test: Data, *, epochs: int | None, seed: int, console: Console) -> Posterior:
@@ -158,7 +170,7 @@ def _print_foreign(console: Console, evaluation: Evaluation) -> None:
     console.print("\nPictures of nothing that it has learnt", style="bold")
     console.print(table)
     console.print(
-        "Means; uncertainty in nats. AUROC: how well the epistemic uncertainty tells them from the pictures as they are, "
-        "1 perfectly and 0.5 not at all.",
+        "Means; uncertainty in nats. AUROC: how well the epistemic uncertainty tells them from the pictures as they "
+        "are, 1 perfectly and 0.5 not at all.",
         style="dim",
     )

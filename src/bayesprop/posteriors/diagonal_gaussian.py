@@ -20,6 +20,7 @@ from bayesprop.rng import Rng, Stream
 __all__ = ["DiagonalGaussian"]
 
 NODES = 64
+DRAWN = 16_000_000  # numbers that are drawn at a time to sample a divergence
 
 
 class DiagonalGaussian(Posterior):
@@ -83,7 +84,7 @@ class DiagonalGaussian(Posterior):
             return closed + sum(self._latent_kl(latent) for latent in likelihood.latents)
         # A few rows at a time: many draws of a large network would not fit.
         total = torch.zeros(self.particles, dtype=torch.float64, device=mean.device)
-        rng, step = self.rng(seed), max(1, 16_000_000 // (self.particles * layout.size))
+        rng, step = self.rng(seed), max(1, DRAWN // (self.particles * layout.size))
         for first in range(0, draws, step):
             theta = self.draw(rng, min(step, draws - first), first)
             total += self.model.log_prior(theta).double().sum(1)

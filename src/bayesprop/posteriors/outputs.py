@@ -54,10 +54,10 @@ def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
                     theta = held if held is not None else posterior.draw(rng, min(group, draws - first), first)
                     found.append(model.outputs(theta, posterior.buffers, piece))
                     latents.append(model.latent_values(theta))
-                whole = found[0] if len(found) == 1 else torch.cat(found, 1)
+                whole = (found[0] if len(found) == 1 else torch.cat(found, 1)).flatten(0, 1)
                 joined = {name: torch.cat([some[name] for some in latents], 1).flatten(0, 1) for name in latents[0]}
             found.clear()
-            yield part, whole.flatten(0, 1), joined
+            yield part, whole, joined
             del whole
 
     return source

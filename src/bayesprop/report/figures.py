@@ -56,7 +56,8 @@ def learning_curve(history: Sequence[Mapping[str, Any]]) -> Figure:
         figure, (axes,) = canvas()
         for (label, points), (colour, dashes) in zip(drawn.items(), CURVES, strict=False):
             # The last value stands in the legend: it can hardly be read off a logarithmic axis.
-            axes.plot(points[:, 0], points[:, 1], dashes, color=colour, label=f"{label} {points[-1, 1]:,.0f}")
+            last = f"{points[-1, 1]:,.0f}".replace("-", "−")
+            axes.plot(points[:, 0], points[:, 1], dashes, color=colour, label=f"{label} {last}")
         values = np.concatenate([points[:, 1] for points in drawn.values()])
         if (values > 0).all() and values.max() > 20 * values.min():
             axes.set_yscale("log")
@@ -214,7 +215,9 @@ def wilson_interval(share: Any, rows: Any, z: float = 1.96) -> tuple[np.ndarray,
     """
     p, n = np.asarray(share, dtype=np.float64), np.asarray(rows, dtype=np.float64)
     centre, spread = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-    return (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
+    # Rounding leaves -1e-17 for p = 0, which would be printed as -0.0 %.
+    low, high = (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
 def _plain_numbers(axes: Axes) -> None:

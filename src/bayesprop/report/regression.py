@@ -96,12 +96,14 @@ def coverage_headline(evaluation: RegressionEvaluation) -> Headline:
     return Headline(numbers)
 
 
-def _predictions_section(evaluation: RegressionEvaluation) -> Section:
+def _predictions_section(evaluation: RegressionEvaluation) -> Section | None:
     prediction, targets = evaluation.prediction, evaluation.targets
     mean, std = prediction.mean.double().cpu(), prediction.std.double().cpu()
     truth = targets.double().cpu()
     shown = f" {POINTS:,} of {truth.numel():,} targets are drawn." if truth.numel() > POINTS else ""
     blocks: list[Block] = list(_bands(evaluation))
+    if not bool(std.isfinite().all()):  # Student's t with so few degrees of freedom has no deviation
+        return Section("Predictions", blocks) if blocks else None
     if not blocks:
         blocks.append(
             Plot(

@@ -67,7 +67,8 @@ def fit(
         observers: functions of an `Event`; returning `Stop` ends the training after the step or epoch of the event.
         progress: a progress bar on standard error; by default if that is a terminal.
         checkpoint: file that is rewritten every `checkpoint_every` seconds and at the end; with `resume=True` training
-            goes on from it, bit for bit, if it exists.
+            goes on from it, bit for bit, if it exists; a larger number of `epochs` trains on, with schedules that are
+            measured against the new number.
         num_data: N, for a stream that does not know it.
         autocast: a dtype such as torch.bfloat16 for the forward pass; theta stays in its own.
 

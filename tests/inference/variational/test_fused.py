@@ -191,19 +191,6 @@ def test_every_setting_of_the_step_reaches_the_native_body(both):
         assert float((other["mean"] - ours["mean"]).abs().max() + (other["rho"] - ours["rho"]).abs().max()) > 1e-3, name
 
 
-def test_the_default_type_of_torch_does_not_reach_the_native_body(both):
-    """A parameter without a gradient is met with zeros of its own type, whatever torch's default is."""
-    problem = Problem(network(), normal(12, 3))
-    method = method_with(learning_rate=0.01, optimizer="adam")
-    torch.set_default_dtype(torch.float64)
-    try:
-        ours, plain = both(problem, method, particles=1, steps=3)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert ours["mean"].dtype == torch.float32
-    assert_same_trajectory(ours, plain, 1e-5)
-
-
 def test_batches_of_a_stream_of_many_rows_are_weighted_alike(both):
     """N / n and 1 / N with a data set much larger than the batch."""
     problem = Problem(network(), normal(12, 3), prior=priors.Normal(0.0, 0.3), num_data=60_000)

@@ -1,0 +1,143 @@
+"""Tables for README.md and docs/, made from the records in results/; nobody types a number.
+
+    python benchmarks/tables.py          write them into the documents
+    python benchmarks/tables.py --check  fail if a document says anything else
+
+A document has a pair of comments, "<!-- table NAME -->" and "<!-- end -->"; what stands between them is made here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def load(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "results" / f"{name}.json").read_text())
+
+
+def score(value: dict[str, Any], form: str = ".3f", unit: float = 1.0) -> str:
+    """Mean ± standard error, or the mean alone where there was one run."""
+    mean = f"{value['mean'] * unit:{form}}"
+    return mean if value["standard_error"] is None else f"{mean} ± {value['standard_error'] * unit:{form}}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
+    return "\n".join(lines) + "\n"
+
+
+def made_by(*names: str) -> str:
+    """Where the numbers come from."""
+    records = [load(name) for name in names]
+    commands = "; ".join(f"`{record['command']}`" for record in records)
+    devices = "; ".join(dict.fromkeys(f"{record['device']}, {record['threads']} threads" for record in records))
+    return f"\n{commands} ({devices}; records in `results/`)\n"
+
+
+def digits() -> str:
+    found = load("digits")["results"]
+    rows = [
+        ("test error", score(found["error"], ".2f", 100) + " %"),
+        ("negative log-likelihood", score(found["nll"])),
+        ("expected calibration error", score(found["calibration_error"])),
+        ("AUROC of epistemic uncertainty, classes 8 and 9 never seen", score(found["foreign_auroc"])),
+    ]
+    return table(("scikit-learn's digits, defaults, 5 seeds", "mean ± standard error"), rows) + made_by("digits")
+
+
+def uci() -> str:
+    found, rows = load("uci")["results"], []
+    for name, ours in found.items():
+        rows.append((name, "**bayesprop**", score(ours["rmse"]), score(ours["log_likelihood"]), score(ours["coverage_90"], ".2f")))
+        for source, (rmse, log_likelihood) in ours["published"].items():
+            rows.append(("", source, *(f"{mean} ± {spread}" for mean, spread in (rmse, log_likelihood)), ""))
+    header = ("UCI, defaults, 20 published splits", "Bayes by Backprop of", "RMSE", "log-likelihood", "coverage of 90 %")
+    return table(header, rows) + made_by("uci")
+
+
+def mnist() -> str:
+    found = load("mnist")["results"]
+    rows = [
+        (
+            "Bayes by Backprop",
+            score(found["error"], ".2f", 100),
+            score(found["nll"], ".4f"),
+            score(found["seconds_per_epoch"], ".2f"),
+        ),
+        (
+            "the same network, torch.optim.Adam",
+            score(found["deterministic_error"], ".2f", 100),
+            score(found["deterministic_nll"], ".4f"),
+            score(found["deterministic_seconds_per_epoch"], ".2f"),
+        ),
+        ("ratio", "", "", score(found["ratio"], ".2f")),
+    ]
+    header = ("MNIST, 784-400-400-10, 10 epochs", "test error, %", "negative log-likelihood", "seconds an epoch")
+    return table(header, rows) + made_by("mnist")
+
+
+def defaults() -> str:
+    found = load("defaults")["results"]
+    sets = list(next(iter(found.values())))
+    rows = [
+        (variant, *(f"{s['rmse']['mean']:.3f} / {s['log_likelihood']['mean']:.3f}" for s in scores.values()))
+        for variant, scores in found.items()
+    ]
+    return table(("what is changed", *(f"{name}: RMSE / log-likelihood" for name in sets)), rows) + made_by("defaults")
+
+
+def mnist_choices() -> str:
+    found = load("mnist_choices")["results"]
+    rows = [
+        (name, f"{100 * scores['validation_error']:.2f}", f"{scores['validation_nll']:.4f}")
+        for name, scores in found.items()
+    ]
+    header = ("what is changed", "validation error, %", "validation negative log-likelihood")
+    return table(header, rows) + made_by("mnist_choices")
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "digits": digits,
+    "uci": uci,
+    "mnist": mnist,
+    "defaults": defaults,
+    "mnist_choices": mnist_choices,
+}
+
+
+def renewed(text: str) -> str:
+    """A document with its tables made anew."""
+    return PLACE.sub(lambda match: match[1] + TABLES[match[2]]() + match[4], text)
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    wrong = []
+    for path in documents():
+        text = path.read_text(encoding="utf-8")
+        new = renewed(text)
+        if new != text and check:
+            wrong.append(str(path.relative_to(ROOT)))
+        elif new != text:
+            path.write_text(new, encoding="utf-8")
+    if wrong:
+        sys.exit(f"{', '.join(wrong)}: numbers that are not those of the records; python benchmarks/tables.py renews them")
+
+
+if __name__ == "__main__":
+    main()
