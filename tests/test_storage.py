@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
 import pytest
 import torch
@@ -139,3 +140,16 @@ def test_the_digest_covers_text_names_types_shapes_and_numbers():
         "", {"a": tensor.reshape(2, 3).T.clone()}
     )
     assert storage.digest("", {}) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # of no bytes
+
+
+def test_what_a_killed_process_left_behind_is_removed_in_time(path):
+    """Half a file of an hour ago is nobody's any more; one of a minute ago may still be written."""
+    old, new, other = (
+        path.with_name(name) for name in (f".{path.name}.11.part", f".{path.name}.12.part", ".b.13.part")
+    )
+    for part, age in ((old, 3700.0), (new, 60.0), (other, 3700.0)):
+        part.write_bytes(b"half")
+        then = time.time() - age
+        os.utime(part, (then, then))
+    storage.write(path, {}, {})
+    assert sorted(entry.name for entry in path.parent.iterdir()) == sorted((path.name, new.name, other.name))

@@ -8,9 +8,11 @@ file cut short or a flipped byte is an error and never a wrong posterior. Nothin
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,7 @@ def write(path: str | os.PathLike[str], document: Mapping[str, Any], tensors: Ma
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
         temporary.touch()
         mode = temporary.stat().st_mode  # that of any new file here; safetensors would leave it to the owner alone
         save_file(stored, temporary, {"format": FORMAT, "document": text, "sha256": digest(text, stored)})
@@ -66,6 +69,14 @@ def write(path: str | os.PathLike[str], document: Mapping[str, Any], tensors: Ma
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
     return target
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Unfinished files of processes that were killed while writing: those that nobody has touched for an hour."""
+    for part in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > 3600.0:
+                part.unlink()
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

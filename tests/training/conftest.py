@@ -49,6 +49,7 @@ def method() -> Callable[..., inference.BayesByBackprop]:
             "kl": "auto",
             "kl_weights": "uniform",
             "temperature": 1.0,
+            "stick_the_landing": False,
             "initial_mean": "fan_in",
             "initial_scale": 0.02,
             "schedule": inference.Constant(),

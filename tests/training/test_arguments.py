@@ -93,6 +93,12 @@ def test_a_class_is_no_method_and_neither_is_anything_else(model, pair):
         lambda: bp.fit(model(), pair(), torch.optim.Adam, epochs=1), "received: the class Adam", "BayesByBackprop()"
     )
     refused(lambda: bp.fit(model(), pair(), "adam", epochs=1), "fit needs a method", "received: 'adam'")
+    refused(
+        lambda: bp.fit(model(), bp.inference.BayesByBackprop(), pair(), epochs=1),
+        "fit takes the data first and the method after them",
+        "received: a tuple where the method belongs",
+        "write: bp.fit(model, (inputs, targets), bp.inference.BayesByBackprop())",
+    )
 
 
 @pytest.mark.parametrize("observers", [print, [print, 3], "print", {print}])
@@ -128,6 +134,22 @@ def test_resuming_needs_a_file(fit):
     )
 
 
+def test_a_checkpoint_is_the_path_of_a_file(fit, tmp_path):
+    refused(
+        lambda: fit(checkpoint=3),
+        "fit: a checkpoint is the path of a file",
+        "received: 3",
+        'write: checkpoint="run.ckpt"',
+    )
+    for folder in (tmp_path, str(tmp_path)):
+        refused(
+            lambda folder=folder: fit(checkpoint=folder),
+            "fit: a checkpoint is a file and not a folder",
+            f"received: checkpoint={str(tmp_path)!r}",
+            f'write: checkpoint="{tmp_path / "run.ckpt"}"',
+        )
+
+
 @pytest.mark.parametrize("autocast", [True, "bfloat16", torch.float32, torch.int8])
 def test_autocast_is_a_short_float(fit, autocast):
     refused(
@@ -149,5 +171,12 @@ def test_nothing_is_computed_before(fit, method, monkeypatch):
         raise AssertionError("a refusal must come first")
 
     monkeypatch.setattr(bp.Model, "probe", never)
-    for arguments in ({"epochs": 0}, {"patience": 1}, {"resume": True}, {"observers": print}, {"autocast": "half"}):
+    for arguments in (
+        {"epochs": 0},
+        {"patience": 1},
+        {"resume": True},
+        {"observers": print},
+        {"autocast": "half"},
+        {"checkpoint": 1},
+    ):
         refused(lambda arguments=arguments: fit(**arguments), "fit: ")

@@ -164,8 +164,8 @@ def test_a_posterior_is_no_checkpoint(fit, path):
 # -- when -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("every", "steps"), [(0, [*range(2, 10), 9]), (2.5, [4, 7, 9]), (1e9, [9])])
-def test_it_is_written_every_so_many_seconds_and_at_the_end(fit, path, monkeypatch, every, steps):
+@pytest.mark.parametrize(("every", "steps"), [(0, [0, *range(2, 10), 9]), (2.5, [0, 4, 7, 9]), (1e9, [0, 9])])
+def test_it_is_written_at_the_start_every_so_many_seconds_and_at_the_end(fit, path, monkeypatch, every, steps):
     """On a clock that goes on by one second after each of the nine steps."""
     seconds = 0.0
 

@@ -9,7 +9,7 @@ import pytest
 from torch.testing import assert_close
 
 import bayesprop as bp
-from bayesprop.errors import CheckpointError
+from bayesprop.errors import BayespropWarning, CheckpointError
 from bayesprop.inference.method import state_tensors
 from bayesprop.training import checkpoint as checkpoints
 from bayesprop.training.checkpoint import describe_run
@@ -59,18 +59,21 @@ def test_a_disk_that_fills_up_leaves_the_previous_checkpoint(fit, same, path):
     whole = fit(epochs=4)
     fit(checkpoint=path, epochs=2)
     before = path.read_bytes()
-    with room_for(len(before) // 2), pytest.raises(CheckpointError, match=f"could not write {path}") as caught:
-        fit(checkpoint=path, resume=True, epochs=4, checkpoint_every=0)
-    assert "room on the disk and permission to write; the previous file is untouched" in str(caught.value)
+    with room_for(len(before) // 2), pytest.warns(BayespropWarning, match=f"could not write {path}") as caught:
+        finished = fit(checkpoint=path, resume=True, epochs=4, checkpoint_every=0)
+    assert "room on the disk and permission to write; the previous file is untouched" in str(caught[0].message)
+    assert "training goes on without it" in str(caught[-1].message)
+    same(finished, whole)
     assert path.read_bytes() == before
     assert [entry.name for entry in path.parent.iterdir()] == ["run.ckpt"]
     same(fit(checkpoint=path, resume=True, epochs=4), whole)
 
 
-def test_a_disk_that_is_full_from_the_start(fit, path):
+def test_a_disk_that_is_full_from_the_start_is_found_out_before_the_first_step(fit, path):
     kinds: list[str] = []
     with room_for(100), pytest.raises(CheckpointError, match="could not write") as caught:
         fit(checkpoint=path, observers=[lambda event: kinds.append(event.kind)])
+    assert kinds == ["start", "end"]
     assert "no file was left behind" in str(caught.value)
     assert list(path.parent.iterdir()) == []
     assert kinds[-1] == "end"

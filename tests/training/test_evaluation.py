@@ -204,6 +204,30 @@ def test_rows_are_prepared_as_in_training(model, pair):
         assert_close(found[1].double(), expected[1].double(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("standardize", [True, "inputs"])
+def test_inputs_of_another_width_do_not_broadcast(model, gaussian, pair, standardize):
+    posterior, (inputs, targets) = gaussian(model("linear")), pair()
+    posterior.context.scaling = Data(inputs, targets, standardize=standardize).scaling
+    with pytest.raises(DataError, match="the inputs have another shape than those of training") as caught:
+        bp.elbo(posterior, (inputs[:, :1], targets))
+    assert "received: inputs [24, 1]" in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(24, 2), (24, 3), (24, 1, 2)])
+def test_targets_of_another_shape_do_not_broadcast(gaussian, pair, shape):
+    """Training had three targets a row, or one."""
+    inputs, targets = pair()
+    width = 1 if shape == (24, 3) else 3
+    posterior = gaussian(bp.Model(nn.Linear(3, width).double(), likelihood=likelihoods.Gaussian(0.3)))
+    three = torch.stack([targets + i for i in range(width)], dim=1)
+    posterior.context.scaling = Data(inputs, three.squeeze(1), standardize="targets").scaling
+    with pytest.raises(DataError, match="the targets have another shape than those of training") as caught:
+        bp.elbo(posterior, (inputs, torch.zeros(shape)))
+    assert f"received: targets {list(shape)}" in str(caught.value)
+    assert f"expected: targets {[24] if width == 1 else [24, 3]}" in str(caught.value)
+    assert bp.elbo(posterior, (inputs, three), draws=2).shape == (1,)
+
+
 def test_labels_are_numbered_as_in_training(model):
     made = bp.Model(nn.Linear(1, 3), likelihood=likelihoods.Categorical())
     data = Data([[0.0], [1.0]], ["dog", "ant"])  # by itself: ant 0, dog 1

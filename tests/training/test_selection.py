@@ -15,6 +15,7 @@ from bayesprop.data import Data
 from bayesprop.inference.method import state_tensors
 from bayesprop.rng import Rng, member_seed
 from bayesprop.training.checkpoint import Progress
+from bayesprop.training.observers import Stop
 from bayesprop.training.selection import check_finite, exhausted, keep_best
 
 
@@ -140,6 +141,20 @@ def test_validation_rows_are_scaled_as_the_training_rows(fit, pair):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_validation_inputs_of_another_width_are_refused_before_the_first_step(fit, pair, standardize):
+    events, (inputs, targets) = [], pair()
+    message = "another shape than those of training" if standardize else "the network cannot take these inputs"
+    with pytest.raises(bp.errors.DataError, match=message):
+        fit(
+            data=Data(inputs, targets, standardize=standardize),
+            validation=(inputs[:, :1], targets),
+            report_every=3,
+            observers=[events.append],
+        )
+    assert events == []
+
+
 def test_no_share_of_a_stream_can_be_held_back(fit, pair):
     loader = DataLoader(TensorDataset(*pair()), batch_size=8)
     with pytest.raises(bp.errors.ConfigurationError, match="a share of a stream cannot be held back") as caught:
@@ -177,6 +192,13 @@ def test_a_start_is_what_it_would_be_alone(fit, model, pair):
     alone = fit(seed=member_seed(4, best))
     assert_close(posterior.mean(), alone.mean(), rtol=1e-9, atol=1e-11)
     assert_close(posterior.std(), alone.std(), rtol=1e-9, atol=1e-11)
+
+
+def test_starts_are_compared_also_before_the_first_report(fit):
+    stopped = fit(starts=3, observers=[lambda event: Stop if event.step == 2 else None])
+    (entry,) = stopped.context.history
+    assert set(entry) == {"start_elbos", "best_start"}
+    assert entry["best_start"] == max(range(3), key=entry["start_elbos"].__getitem__)
 
 
 def test_a_single_start_has_nothing_to_choose(fit):

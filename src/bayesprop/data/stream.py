@@ -9,6 +9,7 @@ Generators that were given to a DataLoader or to its sampler are treated in the 
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any
 
@@ -151,11 +152,12 @@ class Stream:
 
 
 def _checked(num_data: Any) -> int:
-    if isinstance(num_data, bool) or not isinstance(num_data, int) or num_data < 1:
+    whole = hasattr(num_data, "__index__") and not isinstance(num_data, bool)
+    if not whole or operator.index(num_data) < 1:
         raise ConfigurationError(
             "num_data is the number of examples", received=repr(num_data), expected="an integer of at least 1"
         )
-    return num_data
+    return operator.index(num_data)
 
 
 def _length(batches: Iterable[Any]) -> int:

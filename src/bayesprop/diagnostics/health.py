@@ -149,8 +149,8 @@ def _linear_optimum(posterior: Posterior, data: Data) -> str:
     return (
         "the network has learnt little that a linear model does not know: its mean log-likelihood on the training data "
         f"is {reached:.4f}, that of a linear model {float(linear.mean()):.4f}, and with {FEATURES} random units "
-        f"{float(bent.mean()):.4f}. This fit is not finished or sits in a poor optimum: try starts=8, more epochs or "
-        "BayesByBackprop(initial_scale=0.01)."
+        f"{float(bent.mean()):.4f}. This fit is not finished or sits in a poor optimum: try more epochs, "
+        'BayesByBackprop(initial_mean="fan_in", initial_scale=0.01), or starts=8.'
     )
 
 

@@ -103,4 +103,5 @@ def check_features(inputs: Any, scaling: Any) -> None:
         "the inputs have another shape than those of training",
         received=f"inputs {list(inputs.shape)}",
         expected=f"inputs {[inputs.shape[0], *scaling.input_mean.shape]}",
+        write="posterior.predict(inputs[None])  # one row" if inputs.shape == scaling.input_mean.shape else "",
     )

@@ -8,6 +8,7 @@ that is missing is refused by `needs`, which names the posteriors that have it.
 from __future__ import annotations
 
 import copy
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -123,7 +124,11 @@ class Posterior(ABC):
 
     def rng(self, seed: int) -> Rng:
         """Noise for predictions: one stream for each particle, apart from all training noise."""
-        return Rng.create(seed, self.particles, self.model.device)
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+            raise ConfigurationError(
+                "a seed is a whole number", received=repr(seed), write="posterior.predict(inputs, seed=0)"
+            )
+        return Rng.create(operator.index(seed), self.particles, self.model.device)
 
     def sample(self, draws: int = 1, *, seed: int = 0) -> dict[str, Tensor]:
         """Draws of all parameters by name, (particles * draws, *shape); latents on their own scale."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader, Dataset
 
+from bayesprop.data import Data, Stream
 from bayesprop.errors import ConfigurationError
 from bayesprop.inference.method import Method
 from bayesprop.model import Model
@@ -45,6 +48,12 @@ def check_call(model: Any, method: Any, observers: Any) -> None:
             received="an array where the method belongs",
             write="bp.fit(model, (inputs, targets))",
         )
+    if isinstance(method, tuple | list | Dataset | DataLoader | Data | Stream):
+        raise ConfigurationError(
+            "fit takes the data first and the method after them",
+            received=f"a {type(method).__name__} where the method belongs",
+            write="bp.fit(model, (inputs, targets), bp.inference.BayesByBackprop())",
+        )
     if isinstance(method, type) or not isinstance(method, Method):
         name = method.__name__ if isinstance(method, type) and isinstance(method, Method) else "BayesByBackprop"
         raise ConfigurationError(
@@ -69,7 +78,23 @@ def check_settings(*, patience: int | None, validation: Any, resume: bool, check
         raise ConfigurationError(
             "fit: there is no file to resume from", received="resume=True", write='checkpoint="run.ckpt", resume=True'
         )
+    if checkpoint is not None:
+        _check_path(checkpoint)
     if autocast not in (None, torch.bfloat16, torch.float16):
         raise ConfigurationError(
             "fit: autocast is the dtype of the forward pass", received=repr(autocast), write="autocast=torch.bfloat16"
+        )
+
+
+def _check_path(checkpoint: Any) -> None:
+    """Refuse what cannot become a file: it would be found out when there is something to lose."""
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise ConfigurationError(
+            "fit: a checkpoint is the path of a file", received=repr(checkpoint), write='checkpoint="run.ckpt"'
+        )
+    if os.path.isdir(checkpoint):
+        raise ConfigurationError(
+            "fit: a checkpoint is a file and not a folder",
+            received=f"checkpoint={os.fspath(checkpoint)!r}",
+            write=f'checkpoint="{os.path.join(os.fspath(checkpoint), "run.ckpt")}"',
         )

@@ -13,7 +13,7 @@ from bayesprop.errors import DataError
 from bayesprop.metrics import error, root_mean_squared_error
 from bayesprop.model import Model
 from bayesprop.posteriors import Posterior
-from bayesprop.posteriors.outputs import checked_draws
+from bayesprop.posteriors.outputs import check_features, checked_draws
 
 __all__ = ["elbo", "expected_log_likelihood", "kl_to_prior", "prepared", "report"]
 
@@ -34,6 +34,8 @@ def prepared(data: Data | Stream, model: Model, scaling: Scaling | None, classes
             inputs, targets = data.original()
         if scaling is not None:
             here = scaling.to(targets.device)
+            check_features(inputs, here)
+            _check_targets(targets, here)
             inputs, targets = here.scale_inputs(inputs), here.scale_targets(targets)
     if data.classes is not None and classes is None:
         raise DataError(
@@ -45,6 +47,17 @@ def prepared(data: Data | Stream, model: Model, scaling: Scaling | None, classes
         labels = targets if data.classes is None else [data.classes[i] for i in targets.reshape(-1).tolist()]
         targets = encode_labels(labels, classes).reshape(targets.shape)
     return model.prepare_inputs(inputs), model.likelihood.encode(targets).to(model.device)
+
+
+def _check_targets(targets: Tensor, scaling: Scaling) -> None:
+    """Refuse targets of another shape than those that were standardised: they could broadcast without a word."""
+    row, trained = ([size for size in shape if size != 1] for shape in (targets.shape[1:], scaling.target_mean.shape))
+    if scaling.scales_targets and row != trained:
+        raise DataError(
+            "the targets have another shape than those of training",
+            received=f"targets {list(targets.shape)}",
+            expected=f"targets {[targets.shape[0], *scaling.target_mean.shape]}",
+        )
 
 
 def kl_to_prior(posterior: Posterior, draws: int | None = None) -> Tensor | None:

@@ -16,7 +16,7 @@ import torch
 
 from bayesprop import diagnostics, rng
 from bayesprop.data import Data, as_data
-from bayesprop.errors import BayespropWarning, ConfigurationError
+from bayesprop.errors import BayespropWarning, CheckpointError, ConfigurationError
 from bayesprop.inference.method import Method, load_tensors
 from bayesprop.inference.variational import BayesByBackprop
 from bayesprop.model import Model
@@ -66,7 +66,8 @@ def fit(
         patience: stop after so many reports without a better validation NLL and return the best state.
         observers: functions of an `Event`; returning `Stop` ends the training after the step or epoch of the event.
         progress: a progress bar on standard error; by default if that is a terminal.
-        checkpoint: file that is rewritten every `checkpoint_every` seconds and at the end; with `resume=True` training
+        checkpoint: file that is written at the start, every `checkpoint_every` seconds and at the end; a disk that
+            is full by then is a warning, and the file before stays. With `resume=True` training
             goes on from it, bit for bit, if it exists; a larger number of `epochs` trains on, with schedules that are
             measured against the new number.
         num_data: N, for a stream that does not know it.
@@ -109,6 +110,8 @@ def fit(
         torch.zeros(starts, dtype=torch.float64, device=model.device),
         torch.full((starts,), 2**62, dtype=torch.int64, device=model.device),
     )
+    if held_out is not None:  # inputs that the network cannot take are refused now, not at the first report
+        method.posterior(model, now.state).outputs(held_out[0], 1)
     if resume and checkpoint is not None and Path(checkpoint).exists():
         checkpoints.load(checkpoint, now, run, model.layout)
     context.history = now.history
@@ -132,10 +135,16 @@ def fit(
 
     def save() -> None:
         nonlocal saved
-        if checkpoint is not None:
-            posterior()
+        if checkpoint is None:
+            return
+        posterior()
+        saved = time.perf_counter()
+        try:
             checkpoints.save(checkpoint, now, run)
-            saved = time.perf_counter()
+        except CheckpointError as error:
+            if now.step == 0:  # there is nothing to lose yet
+                raise
+            warnings.warn(f"{error}\n  training goes on without it", BayespropWarning, stacklevel=3)
 
     precision: Callable[[], Any] = contextlib.nullcontext
     if autocast is not None:
@@ -143,6 +152,8 @@ def fit(
     with Interrupts() as interrupts:
         try:
             stopped = tell("start")
+            if now.step == 0:  # a place that cannot be written to is found out now
+                save()
             while now.epoch < epochs and not stopped and not selection.exhausted(now, limit):
                 for batch in source.epoch(now.epoch, now.index):
                     model.set_mode(True)

@@ -68,6 +68,7 @@ def best_start(posterior: Posterior, source: Source) -> Posterior:
     objective = torch.nan_to_num(objective, nan=-torch.inf)
     best = int(objective.argmax())
     chosen = posterior.member(best)
-    if chosen.context.history:
-        chosen.context.history[-1] |= {"start_elbos": objective.tolist(), "best_start": best}
+    if not chosen.context.history:  # it ended before the first report
+        chosen.context.history.append({})
+    chosen.context.history[-1] |= {"start_elbos": objective.tolist(), "best_start": best}
     return chosen
