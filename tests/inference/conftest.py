@@ -23,7 +23,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 class Problem:
-    """Inputs (rows, ...) in the dtype of the network; unless given, targets are its outputs and some noise."""
+    """Inputs (rows, ...) in the dtype of the network; unless given, targets are standard normal numbers."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Problem:
         self.inputs = self.model.prepare_inputs(inputs)
         if targets is None:
             outputs = self.model.probe(self.inputs, None)
-            targets = outputs + 0.5 * normal(*outputs.shape, seed=5).to(outputs.dtype)
+            targets = normal(*outputs.shape, seed=5).to(outputs.dtype)
         self.targets = targets
         self.model.probe(self.inputs, targets)
         self.model.set_mode(True)

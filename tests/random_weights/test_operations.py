@@ -100,6 +100,21 @@ def test_what_is_read_is_what_the_function_does(case):
     torch.testing.assert_close(answer, expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 2}, {"scale_grad_by_freq": True}])
+def test_options_that_only_a_gradient_shows_are_kept(options):
+    """Padding has no gradient, and that of a row may be divided by how often it was looked up."""
+    table, found = _numbers(4, 3), []
+    operation = read(F.embedding, (INDICES, table), options)
+    assert operation is not None
+    for call in (lambda w: F.embedding(INDICES, w, **options), lambda w: operation.apply(INDICES, w, None)):
+        leaf = table.clone().requires_grad_()
+        found += torch.autograd.grad(call(leaf).sum(), leaf)
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+    counts = torch.tensor([2.0, 2.0, 0.0 if "padding_idx" in options else 2.0, 0.0], dtype=torch.float64)
+    expected = counts / 2 if options.get("scale_grad_by_freq") else counts
+    torch.testing.assert_close(found[1], expected[:, None].expand(4, 3))
+
+
 @pytest.mark.parametrize("case", READ)
 def test_what_is_read_is_linear_in_weight_and_bias(case):
     """apply(x, a w + c v, a b + c d) = a apply(x, w, b) + c apply(x, v, d): what both rules rest on."""

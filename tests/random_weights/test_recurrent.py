@@ -114,26 +114,6 @@ def test_without_memory_equal_steps_give_equal_states(bench, make, estimator):
     assert (states - one(one.means | zero, one.scales | zero, torch.tensor([5, 1]))).abs().min() > 0
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru cell", "by hand"])
-def test_three_passes_before_one_backward(bench, name):
-    """The gradient of a sum over three draws is the sum of three gradients, each with its own noise."""
-    make, dim = NETWORKS[name]
-    one = bench(make(), _inputs(4, dim), rw.SharedWeights(), example_dim=dim, output=_first)
-    keys = [torch.tensor([5, draw]) for draw in range(3)]
-
-    def gradients(*chosen: Tensor) -> list[Tensor]:
-        leaves = [{n: t.clone().requires_grad_() for n, t in group.items()} for group in (one.means, one.scales)]
-        torch.stack([torch.sin(one(*leaves, key)).sum() for key in chosen]).sum().backward()
-        found = [leaf.grad for group in leaves for leaf in group.values()]
-        return [gradient for gradient in found if gradient is not None]
-
-    together, apart = gradients(*keys), [gradients(key) for key in keys]
-    assert len(together) == 2 * len(one.means)
-    for index, gradient in enumerate(together):
-        torch.testing.assert_close(gradient, sum(alone[index] for alone in apart), rtol=1e-10, atol=1e-12)
-    assert (apart[0][-1] - apart[1][-1]).abs().max() > 0
-
-
 def test_layers_around_a_recurrent_one_keep_their_rules(bench):
     class Tagger(nn.Module):
         def __init__(self) -> None:

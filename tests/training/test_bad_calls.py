@@ -98,7 +98,7 @@ def test_no_method(method, write):
 def test_method_and_data_swapped():
     model = bp.Model(network(), likelihood=CATEGORICAL)
     message = said(ConfigurationError, lambda: bp.fit(model, bayes(), DATA, epochs=1, batch_size=8))
-    assert "write: bp.fit(model, data, bp.inference.BayesByBackprop())" in message
+    assert "write: bp.fit(model, (inputs, targets), bp.inference.BayesByBackprop())" in message
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def in_the_middle_of_writing():
 
     def stop(source, target):
         calls.append(target)
-        kill() if len(calls) == 6 else replace(source, target)
+        kill() if len(calls) == 7 else replace(source, target)
 
     os.replace = stop
 

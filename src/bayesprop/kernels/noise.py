@@ -25,6 +25,7 @@ from bayesprop.kernels import native
 __all__ = ["bits", "bits_definition", "normal", "normal_definition", "philox"]
 
 _MASK = 0xFFFFFFFF
+SCHEMA = "(Tensor keys, SymInt step, SymInt stream, SymInt count) -> Tensor"
 
 
 def _multiply(constant: int, word: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,8 +91,7 @@ def bits(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     return out
 
 
-@torch.library.custom_op("bayesprop::normal", mutates_args=())
-def _normal(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
+def _drawn(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     handle = _native(keys)
     if handle is None:
         return normal_definition(keys, step, stream, count)
@@ -105,6 +105,11 @@ def _normal(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     return out
 
 
+# For code that torch traces or batches; a plain call does without, because an operator's first call imports all of
+# torch's compiler, which takes seconds.
+_normal = torch.library.custom_op("bayesprop::normal", _drawn, mutates_args=(), schema=SCHEMA)
+
+
 @_normal.register_fake
 def _(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     return keys.new_empty(*keys.shape[:-1], count, dtype=torch.float32)
@@ -112,7 +117,7 @@ def _(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
 
 def _normal_vmap(info, in_dims, keys: Tensor, step: int, stream: int, count: int) -> tuple[Tensor, int]:
     """A batch of keys is only a longer leading shape."""
-    return _normal(keys.movedim(in_dims[0], 0), step, stream, count), 0
+    return normal(keys.movedim(in_dims[0], 0), step, stream, count), 0
 
 
 _normal.register_vmap(_normal_vmap)
@@ -126,4 +131,5 @@ def normal(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     >>> bool((normal(key, 3, 1, 6)[:4] == normal(key, 3, 1, 4)).all())
     True
     """
-    return _normal(keys, step, stream, count)
+    watched = torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack() > 0
+    return (_normal if watched or torch.compiler.is_compiling() else _drawn)(keys, step, stream, count)

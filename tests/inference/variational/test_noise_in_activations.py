@@ -81,7 +81,7 @@ def test_the_log_likelihood_is_that_of_the_estimators_equation(prior, estimator)
 @pytest.mark.parametrize("estimator", [LocalReparameterization(2), Flipout(2), SharedWeights(2)], ids=repr)
 @pytest.mark.parametrize("words", [6, (4, 5)], ids=["one word", "a sequence"])
 def test_a_row_for_padding_is_nothing_under_every_estimator(words, estimator):
-    """Neither its mean nor its spread reaches the data term, and the data's gradient leaves it alone."""
+    """Neither its mean nor its spread reaches the data term, whose gradient leaves it alone; and no noise is added."""
     shape = words if isinstance(words, tuple) else (words,)
     inputs = torch.arange(torch.Size(shape).numel()).reshape(shape) % 7
     assert bool((inputs == 1).any())
@@ -98,3 +98,11 @@ def test_a_row_for_padding_is_nothing_under_every_estimator(words, estimator):
     for gradient in one.by_name.values():
         assert torch.count_nonzero(gradient[:, padding]).item() == 0
         assert torch.count_nonzero(gradient).item() >= 15
+    nothing = Problem(
+        network, torch.ones_like(inputs), prior=priors.Normal(), likelihood=likelihoods.Gaussian(scale=0.7)
+    )
+    found = elbo_gradients(method, nothing.model, nothing.state(), nothing.batch(), same_seeds(1), 0.0)
+    expected = (
+        likelihoods.Gaussian(scale=0.7).log_prob(torch.full_like(nothing.targets, 0.7), nothing.targets, {}).sum()
+    )
+    assert_close(found.log_likelihood[0], expected, rtol=1e-12, atol=0.0)
