@@ -61,7 +61,15 @@ def test_activation_checkpointing_is_refused(use_reentrant):
     assert "received: activation checkpointing (torch.utils.checkpoint)" in str(caught.value)
     assert "write: network.gradient_checkpointing_disable()" in str(caught.value)
     model = Model(Calls(_plain), likelihood=HALF)
-    assert model.probe(_numbers(5, 3), None).shape == (5, 1)
+    assert model.probe(ROWS, None).shape == (5, 1)
+
+
+def test_saved_tensors_that_are_kept_elsewhere_are_not_activation_checkpointing():
+    model = Model(Calls(_plain), likelihood=HALF)
+    with torch.autograd.graph.save_on_cpu():
+        assert model.probe(ROWS, None).shape == (5, 1)
+    with torch.autograd.graph.save_on_cpu():  # hooks are allowed again
+        assert torch.ones(1, requires_grad=True).exp().requires_grad
 
 
 def _lookup() -> nn.Module:

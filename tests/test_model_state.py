@@ -181,6 +181,30 @@ def test_buffers_that_are_only_read_are_not_copied_for_each_draw():
     assert model.spread_buffers(model.initial_buffers(2), 7)["table"].stride(1) == 1000
 
 
+@pytest.mark.parametrize("new", [None, torch.ones(5)])
+def test_a_cache_that_is_thrown_away_or_grows_is_made_again(new):
+    class Caching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 1)
+            self.register_buffer("cache", torch.zeros(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            answer = self.linear(x + self.cache)
+            self.cache = new
+            return answer
+
+    model = Model(Caching().double(), likelihood=HALF)
+    inputs = _numbers(5, 2)
+    model.probe(inputs, None)
+    model.set_mode(True)
+    buffers = model.initial_buffers(2)
+    first, second = (model.log_likelihood(_theta(model, 2), buffers, _batch(inputs, 2)) for _ in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert buffers["cache"].tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    torch.testing.assert_close(model.network.get_buffer("cache"), torch.zeros(2, dtype=torch.float64))
+
+
 # -- dice -------------------------------------------------------------------------------------------------------------
 
 

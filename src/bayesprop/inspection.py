@@ -6,6 +6,7 @@ of its modes, and which operations use each random weight. What cannot work is a
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -187,7 +188,9 @@ def _look_at_training(model: Model, weights: Mapping[str, Tensor], inputs: Any) 
     with torch.enable_grad():
         leaves = {name: weight.detach().requires_grad_(True) for name, weight in weights.items()}
         try:
-            with torch.autograd.graph.disable_saved_tensors_hooks(_RECOMPUTES):
+            with contextlib.ExitStack() as stack:
+                with contextlib.suppress(RuntimeError):  # whoever keeps saved tensors elsewhere around all this may
+                    stack.enter_context(torch.autograd.graph.disable_saved_tensors_hooks(_RECOMPUTES))
                 outputs, draws = _run(model, leaves, inputs)
         except DataError as error:
             if _RECOMPUTES not in str(error.__cause__):

@@ -210,9 +210,11 @@ class Model:
             raise refused(self, inputs, error) from error
         if self.network.training:
             for name, buffer in buffers.items():
-                # torch hands back a buffer that was replaced and not written into: self.count = self.count + 1.
-                if values[name] is not buffer and values[name].shape == buffer.shape:
-                    buffer.copy_(values[name].detach())
+                # torch hands back a buffer that was replaced and not written into: self.count = self.count + 1. One of
+                # another shape, or none, is a cache that the next pass makes again.
+                new: Any = values[name]
+                if new is not buffer and isinstance(new, Tensor) and new.shape == buffer.shape:
+                    buffer.copy_(new.detach())
         if self.output is not None:
             try:
                 result = self.output(result)

@@ -42,6 +42,18 @@ def test_extreme_scales_stay_finite(case, rho):
     assert w.isfinite().all()
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("rho", [-100.0, 100.0])
+def test_beyond_what_single_precision_holds_the_step_still_leads_back(case, rho):
+    """exp(-100) is no float: below -80 the scale is that of -80, whose slope over its size is still 1."""
+    bench = Bench(case, [1027], kl_weights=(0.3, 1.0))
+    bench.tensors[1].fill_(rho)
+    found = bench.run()
+    assert all(t.isfinite().all() for t in found)
+    if rho < 0.0:
+        assert bool((found[1] > rho).all())  # the entropy's gradient is -1 everywhere
+
+
 def kernel_score(family: str, numbers: Sequence[float], weights: Tensor) -> Tensor:
     """What the kernel takes for d log p / dw: Adam's first moment is minus the gradient when it has no memory.
 

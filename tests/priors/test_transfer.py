@@ -82,6 +82,22 @@ def test_a_pretrained_network_becomes_a_prior_and_is_copied():
     assert prior.scale == 0.2
 
 
+def test_scales_relative_to_the_weights():
+    """MOPED: a tenth of each weight's size, at least a hundredth of the root mean square; `scale` where all are zero."""
+    network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    with torch.no_grad():
+        network[0].weight.copy_(torch.tensor([[3.0, -4.0], [0.0, 5.0]]))
+        network[0].bias.zero_()
+    mapping = priors.pretrained(network, scale=0.7, relative_scale=0.1)
+    least = 0.01 * (50.0 / 4.0) ** 0.5
+    expected = torch.tensor([[0.3, 0.4], [least, 0.5]])
+    torch.testing.assert_close(mapping["0.weight"].scale, expected)
+    assert mapping["0.bias"].scale == 0.7
+    with pytest.raises(ConfigurationError, match=r"pretrained\(relative_scale=\.\.\.\) must be positive") as caught:
+        priors.pretrained(network, relative_scale=0.0)
+    assert "write: priors.pretrained(network, relative_scale=0.1)" in str(caught.value)
+
+
 def test_a_state_dict_brings_buffers_that_binding_passes_over():
     network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     mapping = priors.pretrained(network.state_dict(), scale=priors.HalfNormal(1.0, shared="network"))

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 import bayesprop as bp
 from bayesprop import likelihoods, priors
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference import Info
+from bayesprop.inference import Info, Method
 from bayesprop.posteriors import Delta
 
 
@@ -171,7 +171,7 @@ def test_data_and_model_are_moved(fit, model, monkeypatch):
 # -- methods of others -------------------------------------------------------------------------------------------------
 
 
-class Walk:
+class Walk(Method):
     """The least that a method is: its state is a matrix, which each step makes larger by one."""
 
     def init(self, model, rng):

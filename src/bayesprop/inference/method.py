@@ -1,15 +1,16 @@
 """The contract of a method: how beliefs change with data.
 
-A method is a frozen dataclass of hyper-parameters with three functions. `init` makes a state: tensors with a leading
-particle axis. `update` takes one step and consumes the state it is given (its tensors may be overwritten); it never
-waits for the device, so that a step can be captured. `posterior` turns a state into beliefs. State holds what the next
-step needs, `Info` what a person wants to see.
+A method is a frozen dataclass of hyper-parameters that inherits from `Method`. `init` makes a state: tensors with a
+leading particle axis. `update` takes one step and consumes the state it is given (its tensors may be overwritten); it
+never waits for the device, so that a step can be captured. `finish`, for methods that have to look at the data once more,
+comes after the last step. `posterior` turns a state into beliefs, at any time. State holds what the next step needs,
+`Info` what a person wants to see.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
@@ -35,11 +36,25 @@ class Info:
 
 @runtime_checkable
 class Method(Protocol[State]):
-    """See the module's docstring. `memory` tells the bytes that training will need before they are spent."""
+    """See the module's docstring. `memory` tells the bytes that training will need before they are spent.
+
+    What a method may say of itself, as a class attribute, a field or a property:
+    `population`, the number of particles that it trains together and keeps (members, chains);
+    `needs_all_rows`, that each step takes the whole data; `steps`, how many steps a whole run has (None: the loop
+    decides).
+    """
+
+    population: int = 1
+    needs_all_rows: bool = False
+    steps: int | None = None
 
     def init(self, model: Model, rng: Rng) -> State: ...
 
     def update(self, model: Model, state: State, batch: Batch, rng: Rng) -> tuple[State, Info]: ...
+
+    def finish(self, model: Model, state: State, epoch: Callable[[], Iterator[Batch]], rng: Rng) -> State:
+        """The state that `posterior` is made of in the end; `epoch()` gives all batches once more."""
+        return state
 
     def posterior(self, model: Model, state: State) -> Posterior: ...
 

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from bayesprop.errors import ConfigurationError
 from bayesprop.layout import Block
 from bayesprop.model import Model
+from bayesprop.priors.transfer import relative_size
 from bayesprop.rng import Rng, Stream
 
-__all__ = ["Start", "fan_in_spread", "starting_means"]
+__all__ = ["Start", "fan_in_spread", "rho_of", "starting_means", "starting_rho", "starting_scales"]
 
 Start = str | float | tuple[float, float]
 
@@ -94,3 +95,34 @@ def starting_means(model: Model, rng: Rng, start: Start = "fan_in") -> Tensor:
     # A non-centred prior stores z with weight = loc + scale z: the z that give the wanted weights.
     theta[:, :random] = model.bound_prior.columns(theta[:, :random].clone(), theta[:, : layout.latent])
     return theta
+
+
+def starting_scales(model: Model, mean: Tensor, scale: float, relative_scale: float | None = None) -> Tensor:
+    """Standard deviations to start from, for the columns that have a distribution: (particles, columns).
+
+    `scale` everywhere; with `relative_scale` d, of random weights d |mean|, and at least a tenth of d times the root mean
+    square of the parameter (MOPED, Krishnan et al. 2020). A parameter that is all zero keeps `scale`.
+    """
+    found = torch.full_like(mean[:, : model.layout.latent], scale)
+    if relative_scale is None:
+        return found
+    for block in model.layout.of_kind("random"):
+        for row, values in zip(found[:, block.columns], mean[:, block.columns], strict=True):
+            if bool(values.any()):
+                row.copy_(relative_scale * relative_size(values))
+    return found
+
+
+def starting_rho(model: Model, rng: Rng, rho: float | tuple[float, float]) -> Tensor:
+    """rho itself, a number or drawn uniformly between two: (particles, columns with a distribution)."""
+    size, width = model.layout.size, model.layout.latent
+    if not isinstance(rho, tuple):
+        return torch.full((rng.particles, width), float(rho), dtype=model.dtype, device=model.device)
+    low, high = rho
+    noise = rng.normal(size + width, Stream.INITIAL, dtype=torch.float64)[:, 0, size:]
+    return (low + (high - low) * torch.special.ndtr(noise)).to(model.dtype)
+
+
+def rho_of(std: Tensor) -> Tensor:
+    """softplus^-1(s) = s + log(1 - exp(-s)), written so that small s keep their digits."""
+    return std + torch.log(-torch.expm1(-std))

@@ -86,8 +86,10 @@ template <class Visit> void over_noise(int64_t begin, int64_t end, int64_t threa
 
 // std = log(1 + e^rho) and its slope 1 / (1 + e^-rho), without a branch around a function call: such a loop is not vectorised.
 // log(1 + e) = 2 artanh(t) with t = e / (2 + e) <= 1/3: a series that keeps all digits where 1 + e has lost those of e.
+// Below -80 both are those of -80, as in the plain step: float holds that std and its inverse.
 struct Scale { float std, slope; };
 inline Scale scale_of(float rho) {
+  rho = std::fmax(rho, -80.0f);
   const float e = std::exp(-std::fabs(rho)), inverse = 1.0f / (1.0f + e), t = e / (2.0f + e), t2 = t * t;
   const float series = 1.0f + t2 * (0.33333333f + t2 * (0.2f + t2 * (0.14285714f + t2 * (0.11111111f + t2 * 0.090909091f))));
   return {(rho > 0.0f ? rho : 0.0f) + 2.0f * t * series, rho > 0.0f ? inverse : e * inverse};

@@ -7,13 +7,14 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from bayesprop.distributions import arguments
 from bayesprop.distributions.hyperpriors import Hyperprior, Product
 from bayesprop.errors import ConfigurationError
 from bayesprop.layout import Layout
 from bayesprop.priors.elementwise import Normal
-from bayesprop.priors.prior import Prior
+from bayesprop.priors.prior import Prior, Scale
 
-__all__ = ["Moments", "from_posterior", "pretrained"]
+__all__ = ["Moments", "from_posterior", "pretrained", "relative_size"]
 
 
 class _HasLayout(Protocol):
@@ -59,9 +60,17 @@ def from_posterior(posterior: Moments) -> Mapping[str, Prior]:
 
 
 def pretrained(
-    network_or_state_dict: nn.Module | Mapping[str, Tensor], scale: float | Hyperprior | Product = 1.0
+    network_or_state_dict: nn.Module | Mapping[str, Tensor],
+    scale: float | Hyperprior | Product = 1.0,
+    *,
+    relative_scale: float | None = None,
 ) -> Mapping[str, Prior]:
     """A normal prior around weights that were trained before: name -> Normal(loc=weights, scale=scale).
+
+    With `relative_scale` d the scale of each weight is d |weight| (MOPED, Krishnan et al. 2020), and at least a tenth
+    of d times the root mean square of its parameter, so that a weight that happens to be zero can still move; `scale`
+    is then that of parameters that are all zero. `BayesByBackprop(initial_mean="network", relative_initial_scale=d)`
+    starts the posterior in the same way.
 
     The weights are copied, so that training the network further does not move the prior. A state dict holds buffers
     too; `bind` passes over them, and over parameters that are not random, where it is told their names.
@@ -78,5 +87,20 @@ def pretrained(
             expected="a torch.nn.Module or its state_dict()",
             write="priors.pretrained(network, scale=1.0)",
         )
-    weights = {n: w for n, w in named.items() if isinstance(w, Tensor) and w.is_floating_point()}
-    return {name: Normal(loc=weight.detach().clone(), scale=scale) for name, weight in weights.items()}
+    weights = {n: w.detach() for n, w in named.items() if isinstance(w, Tensor) and w.is_floating_point()}
+    if relative_scale is not None:
+        relative_scale = arguments.positive(
+            "pretrained", "relative_scale", relative_scale, write="priors.pretrained(network, relative_scale=0.1)"
+        )
+
+    def scale_of(weight: Tensor) -> Scale:
+        if relative_scale is None or not bool(weight.any()):
+            return scale
+        return relative_scale * relative_size(weight)
+
+    return {name: Normal(loc=weight.clone(), scale=scale_of(weight)) for name, weight in weights.items()}
+
+
+def relative_size(weight: Tensor) -> Tensor:
+    """|weight|, and at least a tenth of the root mean square of all of them."""
+    return weight.abs().clamp_min(0.1 * float(weight.double().square().mean().sqrt()))

@@ -11,12 +11,15 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from bayesprop import inference
 from bayesprop.data import Data, Stream
 from bayesprop.errors import ConfigurationError
 from bayesprop.inference.method import Method
 from bayesprop.model import Model
 
-__all__ = ["check_call", "check_settings", "whole_number"]
+__all__ = ["check_call", "check_settings", "check_stream", "population", "rows_per_step", "whole_number"]
+
+ROWS = 128  # of a minibatch, where nobody says anything else
 
 
 def whole_number(name: str, value: Any, *, least: int | None = 1) -> int:
@@ -66,6 +69,50 @@ def check_call(model: Any, method: Any, observers: Any) -> None:
         raise ConfigurationError(
             "fit: observers are a list of functions of an event", received=repr(observers), write="observers=[print]"
         )
+
+
+def rows_per_step(batch_size: Any, method: Method) -> int | None:
+    """Rows of a minibatch; None for all of them."""
+    if isinstance(batch_size, str) and batch_size == "auto":
+        return None if method.needs_all_rows else ROWS
+    if batch_size is not None and method.needs_all_rows:
+        raise ConfigurationError(
+            f"{type(method).__name__} looks at all rows in each step",
+            received=f"batch_size={batch_size}",
+            expected="all rows at once, or a method for minibatches: " + ", ".join(_for_minibatches()),
+            write="batch_size=None",
+        )
+    return None if batch_size is None else whole_number("batch_size", batch_size)
+
+
+def _for_minibatches() -> list[str]:
+    return sorted(
+        name
+        for name, known in vars(inference).items()
+        if isinstance(known, type) and hasattr(known, "update") and known.needs_all_rows is False
+    )
+
+
+def check_stream(count: int | None, data: Any, method: Method) -> None:
+    """Refuse batches of a stream for a method that needs all rows at once."""
+    if method.needs_all_rows and isinstance(data, Stream) and count != 1:
+        raise ConfigurationError(
+            f"{type(method).__name__} looks at all rows in each step, and a stream brings a part of them",
+            received=repr(data),
+            expected="data in memory, or a method for minibatches: " + ", ".join(_for_minibatches()),
+            write="bp.fit(model, (inputs, targets), ...)",
+        )
+
+
+def population(starts: int, method: Method) -> int:
+    """How many particles are trained: the method's own members or chains, or independent starts."""
+    if starts > 1 and method.population > 1:
+        raise ConfigurationError(
+            f"{type(method).__name__} trains {method.population} particles and keeps them all",
+            received=f"starts={starts}, which keeps the best of several",
+            write="starts=1",
+        )
+    return max(starts, method.population)
 
 
 def check_settings(*, patience: int | None, validation: Any, resume: bool, checkpoint: Any, autocast: Any) -> None:

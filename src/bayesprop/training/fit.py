@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -23,7 +23,14 @@ from bayesprop.model import Model
 from bayesprop.posteriors import Context, Posterior
 from bayesprop.training import checkpoint as checkpoints
 from bayesprop.training import selection
-from bayesprop.training.arguments import check_call, check_settings, whole_number
+from bayesprop.training.arguments import (
+    check_call,
+    check_settings,
+    check_stream,
+    population,
+    rows_per_step,
+    whole_number,
+)
 from bayesprop.training.evaluation import prepared, report
 from bayesprop.training.interrupts import Interrupts
 from bayesprop.training.observers import Event, Observer, ProgressBar, Stop
@@ -38,7 +45,7 @@ def fit(
     method: Method | None = None,
     *,
     epochs: int | None = None,
-    batch_size: int | None = 128,
+    batch_size: int | Literal["auto"] | None = "auto",
     seed: int = 0,
     starts: int = 1,
     validation: Any = None,
@@ -60,7 +67,7 @@ def fit(
             size).
         method: how; Bayes by Backprop if nothing is said.
         epochs: passes over the data; None (the default) for as many as make 20,000 steps, and at least 20.
-        batch_size: rows of a minibatch, None for all rows at once.
+        batch_size: rows of a minibatch, None for all rows at once; "auto" is 128, or all for a method that needs them.
         starts: independent starts trained side by side; the one with the best ELBO is returned.
         validation: data, or a share of the training rows such as 0.1; scored every `report_every` epochs.
         patience: stop after so many reports without a better validation NLL and return the best state.
@@ -80,7 +87,7 @@ def fit(
     check_settings(patience=patience, validation=validation, resume=resume, checkpoint=checkpoint, autocast=autocast)
     wanted, starts = None if epochs is None else whole_number("epochs", epochs), whole_number("starts", starts)
     seed = whole_number("seed", seed, least=None)
-    batch_size = None if batch_size is None else whole_number("batch_size", batch_size)
+    rows, particles = rows_per_step(batch_size, method), population(starts, method)
     model = model if device is None else model.to(device)
     found = as_data(data, num_data)
     held_out: Any = validation
@@ -93,8 +100,9 @@ def fit(
             )
         found, held_out = found.split(float(validation), seed)
 
-    seeds = rng.Rng.create(seed, starts, model.device)
-    source = Source(found, model, batch_size=batch_size, epochs=wanted, rng=seeds)
+    seeds = rng.Rng.create(seed, particles, model.device)
+    source = Source(found, model, batch_size=rows, epochs=wanted, steps=method.steps, rng=seeds)
+    check_stream(source.count, found, method)
     epochs = source.epochs
     every = max(1, epochs // 100) if report_every is None else whole_number("report_every", report_every)
     limit = None if patience is None else whole_number("patience", patience) * every
@@ -103,12 +111,12 @@ def fit(
         held_out = prepared(as_data(held_out), model, found.scaling, found.classes)
         model.likelihood.check(outputs[: held_out[1].shape[0]], held_out[1])
     context = Context(source.num_data, found.scaling, found.classes, seed, method)
-    settings = {"seed": seed, "starts": starts, "batch_size": batch_size, "autocast": str(autocast)}
+    settings = {"seed": seed, "starts": starts, "batch_size": rows, "autocast": str(autocast)}
     run = checkpoints.describe_run(model, method, found, **settings)
     now = checkpoints.Progress(
         method.init(model, seeds),
-        torch.zeros(starts, dtype=torch.float64, device=model.device),
-        torch.full((starts,), 2**62, dtype=torch.int64, device=model.device),
+        torch.zeros(particles, dtype=torch.float64, device=model.device),
+        torch.full((particles,), 2**62, dtype=torch.int64, device=model.device),
     )
     if held_out is not None:  # inputs that the network cannot take are refused now, not at the first report
         method.posterior(model, now.state).outputs(held_out[0], 1)
@@ -197,6 +205,7 @@ def fit(
         )
     if now.best and limit is not None:
         load_tensors(now.state, now.best, source="the best state")
+    now.state = method.finish(model, now.state, lambda: source.epoch(now.epoch), seeds.at(now.step))
     result = posterior()
     if starts > 1:
         result = selection.best_start(result, source)

@@ -25,11 +25,18 @@ LEAST_EPOCHS = 20
 class Source:
     """Turns data into `Batch`es on the model's device. Data that fit stay there; a stream moves batch by batch.
 
-    `epochs` None becomes as many as make 20,000 steps, and at least 20.
+    `epochs` None becomes as many as make `steps`, or where that is None, too, 20,000 steps and at least 20 epochs.
     """
 
     def __init__(
-        self, data: Data | Stream, model: Model, *, batch_size: int | None, epochs: int | None, rng: Rng
+        self,
+        data: Data | Stream,
+        model: Model,
+        *,
+        batch_size: int | None,
+        epochs: int | None,
+        rng: Rng,
+        steps: int | None = None,
     ) -> None:
         self.model, self.rng = model, rng
         self.batch_size = batch_size
@@ -44,14 +51,15 @@ class Source:
         else:
             self.data = data
             self.count = data.batches_per_epoch()
-        self.epochs = self._enough_epochs() if epochs is None else epochs
+        self.epochs = self._enough_epochs(steps) if epochs is None else epochs
 
-    def _enough_epochs(self) -> int:
+    def _enough_epochs(self, steps: int | None) -> int:
         """Small data need many epochs: what counts for an optimiser are its steps."""
         count = self.count
         if count is None and isinstance(self.data, Stream):
             count = -(-self.num_data // self.data.example()[1].shape[0])
-        return max(LEAST_EPOCHS, -(-STEPS // max(1, count or 1)))
+        count = max(1, count or 1)
+        return max(LEAST_EPOCHS, -(-STEPS // count)) if steps is None else max(1, -(-steps // count))
 
     def probe(self, rows: int = 8) -> Tensor:
         """`Model.probe` on a few rows, no more than a batch has, and on all targets that are known before training."""

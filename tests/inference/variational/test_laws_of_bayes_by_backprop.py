@@ -114,7 +114,7 @@ def test_estimators_agree_in_the_mean_and_are_ordered_in_variance():
     """A batch of 128 of a network with a hidden layer, with two samples each: equal mean gradients, by z-tests.
 
     Means: 3 x 42 z-tests at 5 standard errors, one choice of seeds in 14 000 fails. Variances: sums over 42 gradients
-    of 600 draws, each good to some 5 percent; local : flipout : antithetic : shared are about 1 : 2 : 10 : 47.
+    of 600 draws, each good to some 5 percent; local : flipout : antithetic : shared are about 1 : 2 : 8 : 28.
     """
     problem, count = Problem(small_network(), normal(128, 3)), 600
     state = problem.state()

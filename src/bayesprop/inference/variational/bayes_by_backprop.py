@@ -29,7 +29,6 @@ Salimans, Welling 2015 (local reparameterisation). Wen et al. 2018 (flipout).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,16 +36,16 @@ import torch
 from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.method import Info
+from bayesprop.inference.method import Info, Method
 from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
 from bayesprop.inference.schedules import Cosine, Schedule
-from bayesprop.inference.starting_point import Start, starting_means
+from bayesprop.inference.starting_point import Start, rho_of, starting_means, starting_rho, starting_scales
 from bayesprop.inference.variational import fused, gradients
 from bayesprop.inference.variational.kl_weights import KLWeights, as_weights
 from bayesprop.model import Batch, Model
 from bayesprop.posteriors import DiagonalGaussian
 from bayesprop.random_weights import Estimator, SharedWeights
-from bayesprop.rng import Rng, Stream
+from bayesprop.rng import Rng
 
 __all__ = ["BayesByBackprop", "MeanFieldState"]
 
@@ -62,7 +61,7 @@ class MeanFieldState:
 
 
 @dataclass(frozen=True)
-class BayesByBackprop:
+class BayesByBackprop(Method[MeanFieldState]):
     """See the module's docstring for the equations.
 
     Args:
@@ -76,8 +75,9 @@ class BayesByBackprop:
             function of (index, count, progress).
         temperature: multiplies the KL, a number or one for each particle.
         stick_the_landing: leaves the score of q out; the KL is then sampled.
-        initial_mean, initial_scale: where q starts; see `starting_means`. `initial_rho` (a number or a pair for a
-            uniform draw) overrides the scale, for experiments that are stated in rho.
+        initial_mean, initial_scale: where q starts; see `starting_means`. With `relative_initial_scale` d the scale
+            of a weight is d times its mean's size instead (MOPED); `initial_rho` (a number, or a pair for a uniform
+            draw) overrides both, for experiments that are stated in rho.
         schedule: factor on the learning rates as a function of the training's progress; it falls to 0 along a cosine.
         clip_norm: longest gradient of (mean, rho) of one particle.
 
@@ -95,6 +95,7 @@ class BayesByBackprop:
     stick_the_landing: bool = False
     initial_mean: Start = "fan_in"
     initial_scale: float = 0.02
+    relative_initial_scale: float | None = None
     initial_rho: float | tuple[float, float] | None = None
     schedule: Schedule = Cosine()
     clip_norm: float | None = None
@@ -106,6 +107,7 @@ class BayesByBackprop:
                 ("learning_rate", self.learning_rate),
                 ("scale_learning_rate", 1.0 if self.scale_learning_rate is None else self.scale_learning_rate),
                 ("initial_scale", self.initial_scale),
+                ("relative_initial_scale", 1.0 if self.relative_initial_scale is None else self.relative_initial_scale),
                 ("clip_norm", 1.0 if self.clip_norm is None else self.clip_norm),
             )
             if not bool(torch.as_tensor(value > 0).all())
@@ -146,19 +148,10 @@ class BayesByBackprop:
                     write=f"fit(..., starts={value.numel()})  # or {name}=1e-3",
                 )
         mean = starting_means(model, rng, self.initial_mean)
-        width = model.layout.latent
-        if isinstance(self.initial_rho, tuple):
-            low, high = self.initial_rho
-            noise = rng.normal(model.layout.size + width, Stream.INITIAL, dtype=torch.float64)[:, 0, -width:]
-            rho = (low + (high - low) * torch.special.ndtr(noise)).to(mean.dtype)
+        if self.initial_rho is None:
+            rho = rho_of(starting_scales(model, mean, self.initial_scale, self.relative_initial_scale))
         else:
-            # softplus^-1(s) = s + log(1 - exp(-s)), written so that small s keep their digits.
-            level = (
-                self.initial_scale + math.log(-math.expm1(-self.initial_scale))
-                if self.initial_rho is None
-                else self.initial_rho
-            )
-            rho = torch.full_like(mean[:, :width], float(level))
+            rho = starting_rho(model, rng, self.initial_rho)
         moments = as_optimizer(self.optimizer).init({"mean": mean, "rho": rho})
         return MeanFieldState(mean, rho, moments, model.initial_buffers(rng.particles))
 
