@@ -166,3 +166,18 @@ def test_rows_that_depend_on_one_another_are_pointed_out():
     with pytest.warns(BayespropWarning, match="what the network says about a row depends on the other rows"):
         found = inspect(model, _numbers(5, 2, 3))
     assert found.outputs.shape == (5, 2, 4)
+
+
+@pytest.mark.parametrize("network", [nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 1)), nn.Linear(3, 1)])
+def test_inputs_that_a_network_writes_into_stay_the_users(network):
+    """The first rectifier works in place: each draw has to see the same inputs, and so has the user."""
+    model = Model(network, likelihood=HALF)
+    inputs = _numbers(5, 3).float()
+    before = inputs.clone()
+    model.probe(inputs, None)
+    assert model.writes_inputs == (len(list(network.children())) > 0)
+    named = dict(model.network.named_parameters())
+    theta = torch.cat([named[block.name].detach().reshape(-1) for block in model.layout.blocks])
+    found = model.outputs(theta.expand(1, 3, -1), model.initial_buffers(1), inputs)
+    torch.testing.assert_close(found[0], network(before.clone()).detach().expand(3, 5, 1))
+    assert torch.equal(inputs, before)

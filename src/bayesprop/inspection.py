@@ -50,8 +50,12 @@ def inspect(model: Model, inputs: Any) -> Findings:
     named = dict(model.network.named_parameters())
     weights = {b.name: named[b.name].detach() for b in model.layout.of_kind("random", "point")}
     model.set_mode(True)
+    model.writes_inputs = False
+    inputs = pytree.tree_map(torch.clone, inputs)
     with torch.no_grad(), rng.quarantine(0, model.device):
         draws = _look_at_training(model, weights, inputs)
+        # Every lane reads the same inputs; from here on each gets its own.
+        model.writes_inputs = any(tensor._version > 0 for tensor in pytree.tree_leaves(inputs))
         failure = _lane_obstacle(model, weights, inputs, not draws)
         uses = _trace(model, weights, inputs)
         model.set_mode(False)

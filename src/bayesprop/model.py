@@ -81,7 +81,7 @@ class Model:
         self.prior: Any = priors.Normal() if prior is None else prior
         self.output = output
         self.random_patterns, self.fixed_patterns = random, fixed
-        self.vectorised, self.draws_globally, self.vmap_failure = True, False, ""
+        self.vectorised, self.draws_globally, self.writes_inputs, self.vmap_failure = True, False, False, ""
         self._written: frozenset[str] = frozenset()  # buffers that the network writes into when it evaluates
         self._uses: dict[str, tuple[Use, ...]] | None = None
         self._plans: dict[Estimator, dict[str, Evaluation]] = {}
@@ -197,6 +197,8 @@ class Model:
 
     def forward(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], inputs: Any) -> Tensor:
         """The output of one network. `inputs` may be a tensor, a tuple (positional) or a dict (keywords)."""
+        if self.writes_inputs:
+            inputs = pytree.tree_map(torch.clone, inputs)
         arguments: tuple[Any, ...] = (
             inputs if isinstance(inputs, tuple) else () if isinstance(inputs, dict) else (inputs,)
         )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import bayesprop as bp
 from bayesprop import likelihoods, priors
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.starting_point import fan_in_spread, starting_means
+from bayesprop.inference.starting_point import fan_in_spread, rho_of, starting_means, starting_rho, starting_scales
 from bayesprop.rng import Rng
 
 from .conftest import normal, small_network
@@ -217,3 +217,35 @@ def test_other_starts_are_refused(zoo, start):
     assert f"received: {start!r}" in str(caught.value)
     assert 'expected: "fan_in", "network", a standard deviation or a pair (low, high)' in str(caught.value)
     assert 'write: initial_mean="fan_in"' in str(caught.value)
+
+
+def test_scales_relative_to_the_means_or_the_same_everywhere():
+    """MOPED: a fifth of each mean's size, at least a fiftieth of the parameter's root mean square."""
+    model = bp.Model(small_network(), likelihood=likelihoods.Gaussian())
+    mean = starting_means(model, Rng.create(3, particles=2))
+    layout = model.layout
+    assert torch.equal(starting_scales(model, mean, 0.03), torch.full((2, layout.latent), 0.03, dtype=mean.dtype))
+    found = starting_scales(model, mean, 0.03, relative_scale=0.2)
+    for block in layout.of_kind("random"):
+        for row, scales in zip(mean[:, block.columns], found[:, block.columns], strict=True):
+            least = 0.02 * float(row.double().square().mean().sqrt())
+            expected = (0.2 * row.abs()).clamp_min(least) if least > 0.0 else torch.full_like(row, 0.03)
+            torch.testing.assert_close(scales, expected)
+    assert bool((found[:, layout.random :] == 0.03).all())
+    method = bp.inference.BayesByBackprop(initial_mean="network", relative_initial_scale=0.2)
+    posterior = method.posterior(model, method.init(model, Rng.create(3)))
+    weight = model.layout.of_kind("random")[0].name
+    expected = 0.2 * dict(model.network.named_parameters())[weight].detach().abs()
+    chosen = expected > 0.1 * expected.square().mean().sqrt()
+    assert bool(chosen.any())
+    torch.testing.assert_close(posterior.std(weight)[chosen].to(expected), expected[chosen], rtol=1e-4, atol=0.0)
+
+
+def test_rho_is_the_inverse_of_softplus_and_a_draw_stays_between_its_bounds():
+    scales = torch.tensor([1e-12, 1e-3, 0.02, 1.0, 30.0], dtype=torch.float64)
+    torch.testing.assert_close(torch.nn.functional.softplus(rho_of(scales)), scales, rtol=1e-9, atol=0.0)
+    model = bp.Model(small_network(), likelihood=likelihoods.Gaussian())
+    fixed, drawn = (starting_rho(model, Rng.create(3, particles=2), rho) for rho in (-3.0, (-3.5, -3.0)))
+    assert fixed.shape == drawn.shape == (2, model.layout.latent)
+    assert bool((fixed == -3.0).all())
+    assert -3.5 <= float(drawn.min()) < -3.4 < -3.1 < float(drawn.max()) <= -3.0

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from bayesprop import likelihoods
+from bayesprop.metrics import risk_coverage
 from bayesprop.report.classification import class_sections, headline
 from bayesprop.report.drawing import printable
 from bayesprop.report.evaluation import evaluate, separation
@@ -77,7 +78,9 @@ def test_rows_are_passed_on_in_three_orders(evaluation):
     (axes,) = plot.figure.axes
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == ["confidence", "total uncertainty", "epistemic"]
-    for line in axes.get_lines():
+    prediction, wrong = evaluation.prediction, (~evaluation.right).double()
+    for line, sure in zip(axes.get_lines(), (evaluation.confidence, -prediction.total, -prediction.epistemic)):
+        torch.testing.assert_close(torch.as_tensor(line.get_ydata()), risk_coverage(sure, wrong).risk)
         assert line.get_ydata()[-1] == pytest.approx(1 - evaluation.accuracy), "all rows answered: the plain error"
     assert plot.caption.count("%") == 3
 

@@ -87,7 +87,7 @@ def test_a_drawing_is_xml_and_describes_itself():
     assert root.get("width") is None
 
 
-@pytest.mark.parametrize("label", ["<script>x</script>", "$\\frac{1", "a -- b ]]> &amp;", "数字", "\x07bell"])
+@pytest.mark.parametrize("label", ["<script>x</script>", "$\\frac{1$ and $x", "a -- b ]]> &amp;", "数字", "\x07bell"])
 def test_text_of_users_stays_text(label):
     """Neither a tag nor a formula; the font of the page draws what matplotlib's own has not (warnings are errors)."""
     root = ElementTree.fromstring(drawn(label=label))

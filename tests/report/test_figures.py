@@ -4,7 +4,7 @@ import torch
 
 from bayesprop import metrics
 from bayesprop.errors import DataError
-from bayesprop.report.drawing import PALETTE
+from bayesprop.report.drawing import PALETTE, to_svg
 from bayesprop.report.figures import (
     learning_curve,
     reliability_diagram,
@@ -143,6 +143,11 @@ def test_uncertainty_histogram_has_shares_on_shared_bins():
     np.testing.assert_allclose(right[1], [0, 0.2, 0.4, 0.6, 0.8, 1.0])
     np.testing.assert_array_equal(right[1], strange[1])
     assert panels[-1].get_xlabel() == "nats"
+
+
+def test_names_of_groups_are_not_formulas():
+    figure = uncertainty_histogram({"$\\frac{1$": np.ones(2)}, label="nats")
+    assert ">$\\frac{1$: 2 rows<" in to_svg(figure, "plot-1", "Groups")
 
 
 def test_uncertainty_that_is_zero_everywhere_can_be_drawn():

@@ -131,6 +131,15 @@ def test_only_some_of_many_rows_are_drawn(line):
     assert len(residuals.figure.axes[0].get_lines()[0].get_xdata()) == 600
 
 
+def test_residuals_are_what_the_target_is_above_its_prediction(line, points):
+    x, y = points
+    drawn = plots(regression_sections(evaluate_regression(line, points, draws=2)))
+    (axes,) = drawn["Residuals and their predicted size"].figure.axes
+    std, residuals = axes.get_lines()[0].get_xydata().T
+    np.testing.assert_allclose(std, 0.5)
+    np.testing.assert_allclose(residuals, y - 2 * x[:, 0] - 1, atol=1e-12)
+
+
 def test_coverage_curve_is_that_of_the_evaluation(line, points):
     evaluation = evaluate_regression(line, points, draws=2)
     (axes,) = plots(regression_sections(evaluation))["Coverage"].figure.axes

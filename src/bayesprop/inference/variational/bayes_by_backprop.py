@@ -171,12 +171,14 @@ class BayesByBackprop(Method[MeanFieldState]):
         return DiagonalGaussian(model, state.mean.clone(), gradients.scales(state.rho)[0], buffers)
 
     def memory(self, model: Model, particles: int, rows: int) -> int:
-        """Bytes of the state, the sampled weights and their gradient (activations are the network's own)."""
+        """Bytes of the state with the buffers, the sampled weights and their gradient (activations are the network's
+        own)."""
         layout, size = model.layout, torch.finfo(model.dtype).bits // 8
         kept = as_optimizer(self.optimizer).init({"mean": torch.zeros(1, 1), "rho": torch.zeros(1, 1)})
         moments = sum(moment.dim() == 2 for moment in kept.values()) / 2  # and not counters of steps
         state = (layout.size + layout.latent) * (1 + moments)
-        return int(particles * size * (state + 2 * self.estimator.samples * layout.size))
+        buffers = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers.values())
+        return int(particles * (size * (state + 2 * self.estimator.samples * layout.size) + buffers))
 
     # -- the parts of a step ------------------------------------------------------------------------------------------
 
