@@ -62,7 +62,10 @@ def main() -> None:
         for name in SETS:
             runs = [one(name, number, *settings) for number in range(splits)]
             results[variant][name] = {key: record.summary([run[key] for run in runs]) for key in runs[0]}
-        shown = ("{} {:.3f} {:.3f}".format(n, s["rmse"]["mean"], s["log_likelihood"]["mean"]) for n, s in results[variant].items())
+        shown = (
+            "{} {:.3f} {:.3f}".format(n, s["rmse"]["mean"], s["log_likelihood"]["mean"])
+            for n, s in results[variant].items()
+        )
         print(f"{variant:24s}", "  ".join(shown), flush=True)
     print(record.write("defaults", {"splits": splits, "held back": 0.2, "hidden units": 50}, results))
 

@@ -3,11 +3,11 @@
     python benchmarks/mnist.py [--seeds 5] [--epochs 10] [--choose]
 
 Default settings throughout; pixels are divided by 126 as in Blundell et al. (2015). After each Bayesian epoch the same
-network is trained for one epoch by torch.optim.Adam, eagerly and without a distribution, in the same process on the same
-rows: the two alternate, so that whatever else the machine does meets both. The ratio is that of the median epochs.
+network is trained for one epoch by torch.optim.Adam, eagerly and without a distribution, in the same process on the
+same rows: the two alternate, so that whatever else the machine does meets both. The ratio is that of the median epochs.
 
-With --choose the last 10,000 training rows are held back, and the defaults are compared on them with other learning rates
-and priors; the test set is not touched.
+With --choose the last 10,000 training rows are held back, and the defaults are compared on them with other learning
+rates and priors; the test set is not touched.
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ def one(train: bp.Data, test: bp.Data, seed: int, epochs: int) -> dict[str, floa
     watch = Alternate(other)
     model = bp.Model(network(), likelihood=bp.likelihoods.Categorical())
     # Nothing is reported before the end: what is timed is training.
-    posterior = bp.fit(
-        model, train, epochs=epochs, seed=seed, observers=[watch], progress=False, report_every=epochs
-    )
+    posterior = bp.fit(model, train, epochs=epochs, seed=seed, observers=[watch], progress=False, report_every=epochs)
     prediction = posterior.predict(test.inputs, seed=seed)
     with torch.no_grad():
         plain = other.network(test.inputs).softmax(1)

@@ -1,4 +1,4 @@
-"""Records of real runs: what was measured, with the seed, versions, device and commit that it takes to measure it again."""
+"""Records of real runs: what was measured, with the seed, versions, device and commit to measure it again."""
 
 from __future__ import annotations
 

@@ -57,10 +57,24 @@ def digits() -> str:
 def uci() -> str:
     found, rows = load("uci")["results"], []
     for name, ours in found.items():
-        rows.append((name, "**bayesprop**", score(ours["rmse"]), score(ours["log_likelihood"]), score(ours["coverage_90"], ".2f")))
+        rows.append(
+            (
+                name,
+                "**bayesprop**",
+                score(ours["rmse"]),
+                score(ours["log_likelihood"]),
+                score(ours["coverage_90"], ".2f"),
+            )
+        )
         for source, (rmse, log_likelihood) in ours["published"].items():
             rows.append(("", source, *(f"{mean} ± {spread}" for mean, spread in (rmse, log_likelihood)), ""))
-    header = ("UCI, defaults, 20 published splits", "Bayes by Backprop of", "RMSE", "log-likelihood", "coverage of 90 %")
+    header = (
+        "UCI, defaults, 20 published splits",
+        "Bayes by Backprop of",
+        "RMSE",
+        "log-likelihood",
+        "coverage of 90 %",
+    )
     return table(header, rows) + made_by("uci")
 
 
@@ -136,7 +150,9 @@ def main() -> None:
         elif new != text:
             path.write_text(new, encoding="utf-8")
     if wrong:
-        sys.exit(f"{', '.join(wrong)}: numbers that are not those of the records; python benchmarks/tables.py renews them")
+        sys.exit(
+            f"{', '.join(wrong)}: numbers that are not those of the records; python benchmarks/tables.py renews them"
+        )
 
 
 if __name__ == "__main__":

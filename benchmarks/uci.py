@@ -20,8 +20,8 @@ from torch import nn
 
 import bayesprop as bp
 
-# (RMSE, log-likelihood): mean and standard error over the same 20 splits, Zhang et al. 2018 (arXiv:1712.02390), table 1,
-# and Mishkin et al. 2018 (arXiv:1811.04504), table 2.
+# (RMSE, log-likelihood): mean and standard error over the same 20 splits, Zhang et al. 2018 (arXiv:1712.02390), table
+# 1, and Mishkin et al. 2018 (arXiv:1811.04504), table 2.
 PUBLISHED = {
     "boston": {"Zhang 2018": ((3.171, 0.149), (-2.602, 0.031)), "Mishkin 2018": ((3.43, 0.20), (-2.66, 0.06))},
     "concrete": {"Zhang 2018": ((5.678, 0.087), (-3.149, 0.018)), "Mishkin 2018": ((6.16, 0.13), (-3.25, 0.03))},
@@ -64,7 +64,11 @@ def main() -> None:
         results[name] = {key: record.summary([run[key] for run in runs]) for key in runs[0]}
         results[name]["published"] = PUBLISHED[name]
         ours = (results[name][key] for key in ("rmse", "log_likelihood"))
-        print(f"{name:10s}", *(f"{score['mean']:8.3f} +- {score['standard_error'] or 0.0:.3f}" for score in ours), flush=True)
+        print(
+            f"{name:10s}",
+            *(f"{score['mean']:8.3f} +- {score['standard_error'] or 0.0:.3f}" for score in ours),
+            flush=True,
+        )
         for source, scores in PUBLISHED[name].items():
             print(f"  {source:14s}", *(f"{mean:8.3f} +- {spread:.3f}" for mean, spread in scores))
     print(record.write("uci", {"splits": chosen.splits, "hidden units": 50, "everything else": "default"}, results))

@@ -1,8 +1,8 @@
 """bayesprop: any PyTorch network as a Bayesian neural network.
 
-    model = bp.Model(network, likelihood=bp.likelihoods.Categorical())
-    posterior = bp.fit(model, (X, y), epochs=100)
-    prediction = posterior.predict(X_new)
+model = bp.Model(network, likelihood=bp.likelihoods.Categorical())
+posterior = bp.fit(model, (X, y), epochs=100)
+prediction = posterior.predict(X_new)
 """
 
 from bayesprop import (

@@ -32,9 +32,7 @@ def server(tmp_path, monkeypatch):
             """Tests say nothing."""
 
     monkeypatch.setenv("NO_PROXY", "*")
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
-    ) as running:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{running.server_address[1]}/file.bin"

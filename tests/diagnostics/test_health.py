@@ -193,6 +193,43 @@ def test_a_fit_that_is_not_finished_is_not_silent():
     assert "more epochs" in said[0]
 
 
+def centred(mean, net, likelihood):
+    """A posterior of next to no width around one row of theta."""
+    model = bp.Model(net, likelihood=likelihood)
+    std = torch.full((1, model.layout.latent), 1e-4)
+    return bp.posteriors.DiagonalGaussian(model, mean[None], std, model.initial_buffers(1))
+
+
+@pytest.mark.parametrize("rows", [9, 10, 200])
+def test_a_fit_that_is_worse_than_a_constant(rows):
+    """y is noise of deviation 1: a constant scores -1.42 nats a row, 10 x far less. Nine rows are too few."""
+    inputs = numbers(rows, 1)
+    data = bp.Data(inputs, numbers(rows, seed=1))
+    posterior = centred(torch.tensor([10.0, 0.0]), nn.Linear(1, 1), likelihoods.Gaussian(scale=1.0))
+    messages = diagnostics.examine(posterior, data)
+    if rows < 10:
+        assert messages == []
+    else:
+        assert len(messages) == 1
+        assert messages[0].startswith("the fit is worse than saying the same of every row: its mean log-likelihood")
+        assert "a smaller learning rate" in messages[0]
+    off = centred(torch.tensor([0.0, 1.2]), nn.Linear(1, 1), likelihoods.Gaussian(scale=1.0))
+    assert diagnostics.examine(off, data) == []  # worse by 1.2^2 / 2 = 0.7 nats: less than a nat is not called bad
+
+
+def test_a_fit_that_is_worse_than_its_own_linear_part():
+    """y = 3 x: the network says 0.5 everywhere, which a constant does no better, and a line by far."""
+    inputs = numbers(300, 1)
+    net = nn.Sequential(nn.Linear(1, 3), nn.Tanh(), nn.Linear(3, 1))
+    posterior = centred(torch.tensor([*[0.0] * 9, 0.5]), net, likelihoods.Gaussian(scale=1.0))
+    messages = diagnostics.examine(posterior, bp.Data(inputs, 3.0 * inputs[:, 0]))
+    assert len(messages) == 1
+    assert messages[0].startswith("the fit is worse than a linear model of its inputs: its mean log-likelihood")
+    assert messages[0].endswith(
+        'try more epochs, BayesByBackprop(initial_mean="fan_in", initial_scale=0.01), or starts=8.'
+    )
+
+
 def test_half_of_what_there_is_to_find_is_enough():
     """One good fit whose logits are shrunk step by step: from the mean network's likelihood down to a coin's."""
     posterior, _ = fit(MOONS, network(), epochs=60)

@@ -48,10 +48,12 @@ def test_beyond_what_single_precision_holds_the_step_still_leads_back(case, rho)
     """exp(-100) is no float: below -80 the scale is that of -80, whose slope over its size is still 1."""
     bench = Bench(case, [1027], kl_weights=(0.3, 1.0))
     bench.tensors[1].fill_(rho)
+    for moment in bench.tensors[2:]:  # what went before would move rho, too
+        moment.zero_()
     found = bench.run()
     assert all(t.isfinite().all() for t in found)
     if rho < 0.0:
-        assert bool((found[1] > rho).all())  # the entropy's gradient is -1 everywhere
+        assert bool((found[1][:, :1027] > rho).all())  # the entropy's gradient is -1 everywhere
 
 
 def kernel_score(family: str, numbers: Sequence[float], weights: Tensor) -> Tensor:

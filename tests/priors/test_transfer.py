@@ -83,7 +83,7 @@ def test_a_pretrained_network_becomes_a_prior_and_is_copied():
 
 
 def test_scales_relative_to_the_weights():
-    """MOPED: a tenth of each weight's size, at least a hundredth of the root mean square; `scale` where all are zero."""
+    """MOPED: a tenth of each weight's size, at least a hundredth of the root mean square; `scale` where all are 0."""
     network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     with torch.no_grad():
         network[0].weight.copy_(torch.tensor([[3.0, -4.0], [0.0, 5.0]]))

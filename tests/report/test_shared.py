@@ -75,8 +75,8 @@ def test_whether_the_training_had_arrived():
     )
     worse = [value - (200.0 if i >= 90 else 0.0) for i, value in enumerate(flat)]
     assert trend(worse) == arrived
-    loud = [-1000.0 + 10 * value + (60.0 if i >= 90 else 0.0) for i, value in enumerate(noise.tolist())]
-    assert trend(loud) == arrived, "6 % is less than two standard errors of 45 nats"
+    loud = [-1000.0 + 100.0 * (-1) ** i + (60.0 if i >= 90 else 0.0) for i in range(100)]
+    assert trend(loud) == arrived, "6 % is less than two standard errors of 100 sqrt(2 / 10) = 45 nats"
     tiny = [-1000.0 + (5.0 if i >= 90 else 0.0) for i in range(100)]
     assert trend(tiny) == arrived, "half a percent is nothing, however exact"
     assert trend(falling[:29]) == "", "too few reports to say"

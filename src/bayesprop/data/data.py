@@ -1,8 +1,8 @@
 """Examples that know how many they are: N scales the likelihood, so it travels with the data.
 
-    Data(X, y)                     tensors, arrays, lists or tables; everything stays in memory
-    Data(X, y, standardize=True)   zero mean and unit deviation inside, the user's own units outside
-    as_data(anything)              the same from (X, y), a torch Dataset or a DataLoader
+Data(X, y)                     tensors, arrays, lists or tables; everything stays in memory
+Data(X, y, standardize=True)   zero mean and unit deviation inside, the user's own units outside
+as_data(anything)              the same from (X, y), a torch Dataset or a DataLoader
 """
 
 from __future__ import annotations

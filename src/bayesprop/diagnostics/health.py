@@ -25,7 +25,9 @@ __all__ = ["collapsed_layers", "examine", "held_out_scores", "random_features"]
 
 COLLAPSED = 0.05  # nats a weight: a posterior at its prior but for a change of the standard deviation by a quarter
 ROWS = 2000  # looked at by the simple models, which need ten rows a feature to be more than a memory of them
+LEAST = 10  # rows, below which nothing is compared
 FEATURES = 50  # random ones
+WORSE = 1.0  # nats for each row by which a simpler model must beat a network: less is a fit that is short or cautious
 CERTAIN = 4.0  # standard errors by which random features must beat the inputs alone before anything is said
 
 
@@ -124,34 +126,58 @@ def _score(model: Model, width: torch.Size, train: tuple[Tensor, Tensor], test: 
         return value(*test)
 
 
-def _linear_optimum(posterior: Posterior, data: Data) -> str:
-    """The warning about a network that has found less than half of what a linear model leaves; "" if there is none.
+def _little_learnt(posterior: Posterior, data: Data) -> str:
+    """The warning about a fit that a much simpler model beats; "" if there is none.
 
-    What there is to find is the gain of random features over the inputs alone, on rows that neither has seen, if it is
-    beyond doubt. The network is scored on rows that it has seen: whoever loses with that advantage has learnt little.
+    The network is scored on rows that it has seen, the simple models on rows that they have not: whoever loses with
+    that advantage has learnt little. First a model that says the same of every row, then one that is linear in the inputs.
+    Where random features beat the inputs alone there is more to say than a linear model can, and the network should
+    have found at least half of it.
     """
     model = posterior.model
-    depth = sum(1 for block in model.layout.blocks if len(block.shape) >= 2)
-    if depth < 2 or posterior.particles > 1 or min(ROWS, data.num_data) < 10 * data.inputs[0].numel():  # type: ignore[index]
+    if posterior.particles > 1:
         return ""
     rows = Rng.create(0, device=data.device).permutation(data.num_data, Stream.SPLIT)[0, :ROWS]
     inputs, targets = data.inputs[rows], data.targets[rows]  # type: ignore[index]
-    with torch.no_grad():
-        theta = torch.zeros(1, 1, model.layout.size, dtype=model.dtype, device=model.device)
-        width = model.outputs(theta, model.initial_buffers(1), inputs[:2])[0, 0].shape[1:]
+    if len(inputs) < LEAST:
+        return ""
+    width = next(iter(posterior.outputs(inputs[:2], 1)()))[1].shape[2:]
+    reached = posterior.predict(inputs, 32, original_scale=False).log_prob(targets).double()
+    mean = float(reached.mean())
+    constant = held_out_scores(model, inputs.new_zeros(len(inputs), 0, dtype=torch.float64), targets, width)
+    advice = "This fit is not finished, has diverged or sits in a poor optimum: try more epochs, "
+    if _beyond_doubt(constant - reached - WORSE):
+        return (
+            "the fit is worse than saying the same of every row: its mean log-likelihood on the training data is "
+            f"{mean:.4f}, that of a constant {float(constant.mean()):.4f}. {advice}a smaller learning rate, "
+            "bp.Data(X, y, standardize=True) for inputs far from unit scale, or starts=8."
+        )
+    depth = sum(1 for block in model.layout.blocks if len(block.shape) >= 2)
+    if depth < 2 or len(inputs) < 10 * inputs[0].numel():
+        return ""
     flat, more = random_features(inputs)
     linear, bent = (held_out_scores(model, features, targets, width) for features in (flat, more))
-    gain = bent - linear
-    certain = float(gain.mean()) > CERTAIN * float(gain.std()) / math.sqrt(len(gain))
-    reached = float(posterior.predict(inputs, 32, original_scale=False).log_prob(targets).mean())
-    if not certain or reached >= float(linear.mean()) + 0.5 * float(gain.mean()):
+    advice += 'BayesByBackprop(initial_mean="fan_in", initial_scale=0.01), or starts=8.'
+    if _beyond_doubt(linear - reached - WORSE):
+        return (
+            "the fit is worse than a linear model of its inputs: its mean log-likelihood on the training data is "
+            f"{mean:.4f}, that of a linear model {float(linear.mean()):.4f}. {advice}"
+        )
+    gain = float((bent - linear).mean())
+    if not _beyond_doubt(bent - linear) or mean >= float(linear.mean()) + 0.5 * gain:
         return ""
     return (
         "the network has learnt little that a linear model does not know: its mean log-likelihood on the training data "
-        f"is {reached:.4f}, that of a linear model {float(linear.mean()):.4f}, and with {FEATURES} random units "
-        f"{float(bent.mean()):.4f}. This fit is not finished or sits in a poor optimum: try more epochs, "
-        'BayesByBackprop(initial_mean="fan_in", initial_scale=0.01), or starts=8.'
+        f"is {mean:.4f}, that of a linear model {float(linear.mean()):.4f}, and with {FEATURES} random units "
+        f"{float(bent.mean()):.4f}. {advice}"
     )
+
+
+def _beyond_doubt(advantage: Tensor) -> bool:
+    """Whether the mean advantage (nats for each row) is more than noise. A row counts for ten nats at most: one
+    outlier must neither decide nor, by the spread that it brings, hide what all other rows say."""
+    advantage = advantage.nan_to_num(nan=10.0).clamp(-10.0, 10.0)
+    return float(advantage.mean()) > CERTAIN * float(advantage.std()) / math.sqrt(len(advantage))
 
 
 def examine(posterior: Posterior, data: Data | None) -> list[str]:
@@ -168,6 +194,6 @@ def examine(posterior: Posterior, data: Data | None) -> list[str]:
             "starts=8 to compare several starts."
         )
     if data is not None and isinstance(data.inputs, Tensor) and data.inputs.is_floating_point():
-        linear = _linear_optimum(posterior, data)
-        messages += [linear] if linear else []
+        little = _little_learnt(posterior, data)
+        messages += [little] if little else []
     return messages

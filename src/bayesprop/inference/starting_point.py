@@ -100,8 +100,8 @@ def starting_means(model: Model, rng: Rng, start: Start = "fan_in") -> Tensor:
 def starting_scales(model: Model, mean: Tensor, scale: float, relative_scale: float | None = None) -> Tensor:
     """Standard deviations to start from, for the columns that have a distribution: (particles, columns).
 
-    `scale` everywhere; with `relative_scale` d, of random weights d |mean|, and at least a tenth of d times the root mean
-    square of the parameter (MOPED, Krishnan et al. 2020). A parameter that is all zero keeps `scale`.
+    `scale` everywhere; with `relative_scale` d, of random weights d |mean|, and at least a tenth of d times the root
+    mean square of the parameter (MOPED, Krishnan et al. 2020). A parameter that is all zero keeps `scale`.
     """
     found = torch.full_like(mean[:, : model.layout.latent], scale)
     if relative_scale is None:

@@ -124,7 +124,8 @@ struct Adam {
   inline void operator()(float& value, float& m, float& v, float g) const {
     m = beta1 * m + (1.0f - beta1) * g;
     v = beta2 * v + (1.0f - beta2) * g * g;
-    value = value * decay - rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon);
+    // The compiler takes the root by an estimate of its reciprocal, which is infinite for numbers below 1.2e-38.
+    value = value * decay - rate * (m / correction1) / (std::sqrt(std::fmax(v / correction2, 1.2e-38f)) + epsilon);
   }
 };
 

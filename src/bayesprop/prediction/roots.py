@@ -4,8 +4,8 @@
 number at or above it. All work elementwise on tensors of any shape, in float64.
 
 `continuous` is Chandrupatla's method (1997): inverse quadratic interpolation through the last three points where these
-say that the function is nearly straight, halving where not. It never leaves the bracket and needs about a quarter of the
-evaluations of bisection.
+say that the function is nearly straight, halving where not. It never leaves the bracket and needs about a quarter of
+the evaluations of bisection.
 """
 
 from __future__ import annotations

@@ -187,7 +187,9 @@ def _append(hyperpriors: list[tuple[slice, Latent, Hyperprior]], columns: slice,
 
     if hyperpriors and plain(hyperpriors[-1][2]) == plain(factor):
         columns = slice(hyperpriors.pop()[0].start, columns.stop)
-    latent = Latent("prior", (columns.stop - columns.start,), factor.log_density_of_scale, factor.initial, factor.score_of_log_scale)
+    latent = Latent(
+        "prior", (columns.stop - columns.start,), factor.log_density_of_scale, factor.initial, factor.score_of_log_scale
+    )
     hyperpriors.append((columns, latent, factor))
 
 

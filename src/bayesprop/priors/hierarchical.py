@@ -125,7 +125,9 @@ def place(
             whole = hyperprior.shared != "weight" and module and len(governed) == modules[module]
             label = module if whole else "+".join(_local(block.name, i) for i, block in enumerate(governed))
         full_name = f"{name}[{label}]" if label else name
-        latents.append(Latent(full_name, shape, hyperprior.log_density_of_scale, hyperprior.initial, hyperprior.score_of_log_scale))
+        latents.append(
+            Latent(full_name, shape, hyperprior.log_density_of_scale, hyperprior.initial, hyperprior.score_of_log_scale)
+        )
         for block in governed:
             where[block.name] = Piece(start, units, block.size // units)
         start += math.prod(shape)

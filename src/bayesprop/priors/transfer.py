@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from bayesprop.distributions import arguments
+from bayesprop.distributions.elementwise import Number
 from bayesprop.distributions.hyperpriors import Hyperprior, Product
 from bayesprop.errors import ConfigurationError
 from bayesprop.layout import Layout
@@ -88,15 +89,16 @@ def pretrained(
             write="priors.pretrained(network, scale=1.0)",
         )
     weights = {n: w.detach() for n, w in named.items() if isinstance(w, Tensor) and w.is_floating_point()}
+    relative: Number | None = None
     if relative_scale is not None:
-        relative_scale = arguments.positive(
+        relative = arguments.positive(
             "pretrained", "relative_scale", relative_scale, write="priors.pretrained(network, relative_scale=0.1)"
         )
 
     def scale_of(weight: Tensor) -> Scale:
-        if relative_scale is None or not bool(weight.any()):
+        if relative is None or not bool(weight.any()):
             return scale
-        return relative_scale * relative_size(weight)
+        return relative * relative_size(weight)
 
     return {name: Normal(loc=weight.clone(), scale=scale_of(weight)) for name, weight in weights.items()}
 
