@@ -130,8 +130,8 @@ def _little_learnt(posterior: Posterior, data: Data) -> str:
     """The warning about a fit that a much simpler model beats; "" if there is none.
 
     The network is scored on rows that it has seen, the simple models on rows that they have not: whoever loses with
-    that advantage has learnt little. First a model that says the same of every row, then one that is linear in the inputs.
-    Where random features beat the inputs alone there is more to say than a linear model can, and the network should
+    that advantage has learnt little. First a model that says the same of every row, then one that is linear in the
+    inputs. Where random features beat the inputs alone there is more to say than a linear model can, and the network should
     have found at least half of it.
     """
     model = posterior.model

@@ -3,8 +3,8 @@
 A method is a frozen dataclass of hyper-parameters that inherits from `Method`. `init` makes a state: tensors with a
 leading particle axis. `update` takes one step and consumes the state it is given (its tensors may be overwritten); it
 never waits for the device, so that a step can be captured. `finish`, for methods that have to look at the data once
-more, comes after the last step. `posterior` turns a state into beliefs, at any time. State holds what the next step needs,
-`Info` what a person wants to see.
+more, comes after the last step. `posterior` turns a state into beliefs, at any time. State holds what the next step
+needs, `Info` what a person wants to see.
 """
 
 from __future__ import annotations
