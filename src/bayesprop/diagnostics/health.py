@@ -131,8 +131,8 @@ def _little_learnt(posterior: Posterior, data: Data) -> str:
 
     The network is scored on rows that it has seen, the simple models on rows that they have not: whoever loses with
     that advantage has learnt little. First a model that says the same of every row, then one that is linear in the
-    inputs. Where random features beat the inputs alone there is more to say than a linear model can, and the network should
-    have found at least half of it.
+    inputs. Where random features beat the inputs alone there is more to say than a linear model can, and the network
+    should have found at least half of it.
     """
     model = posterior.model
     if posterior.particles > 1:

@@ -26,6 +26,8 @@ SOURCE = Path(__file__).with_name("native.cpp")
 # -ffast-math lets the compiler use vector versions of log, exp, sin and cos. It is given to the compiler and not to the
 # linker: the linker would add start-up code that switches off denormal numbers for the whole process.
 COMPILE = ("-O3", "-march=native", "-ffast-math", "-fopenmp", "-fPIC", "-std=c++17", "-c")
+# Left alone, compilers use half of a processor's 512 bits: measured 1.2 times slower here. Without them it says nothing.
+WIDE = ("-mprefer-vector-width=512",) if platform.machine().lower() in ("x86_64", "amd64") else ()
 SPLIT = 32_768  # columns below which a second thread costs more than it brings
 
 
@@ -63,7 +65,7 @@ def _build(compiler: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         item, shared = Path(folder) / "native.o", Path(folder) / "native.so"
-        compile_command = [compiler, *COMPILE, str(SOURCE), "-o", str(item)]
+        compile_command = [compiler, *COMPILE, *WIDE, str(SOURCE), "-o", str(item)]
         link_command = [compiler, "-shared", str(item), _openmp(), "-lm", "-o", str(shared)]
         for command in (compile_command, link_command):
             subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=120)
@@ -92,7 +94,7 @@ def library() -> Library:
     compiler = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
     if compiler is None:
         return Library(None, "no C++ compiler (g++, c++ or clang++) is on the PATH")
-    recipe = " ".join((compiler, *COMPILE, _openmp(), _cpu()))
+    recipe = " ".join((compiler, *COMPILE, *WIDE, _openmp(), _cpu()))
     name = hashlib.sha256(SOURCE.read_bytes() + recipe.encode()).hexdigest()[:16]
     try:
         handle = _load(compiler, _cache() / f"{name}.so")

@@ -37,26 +37,32 @@ class Choice:
 
 def explain(method: BayesByBackprop, model: Model) -> Choice:
     """The body that `update` will use for this method on this model."""
-    family = model.bound_prior.family
-    closed = method.kl != "monte_carlo"
-    obstacles = {
-        f"weights live on {model.device.type}, native code is for the CPU": model.device.type != "cpu",
-        "theta is float64": model.dtype != torch.float32,
-        f"{type(method.estimator).__name__} with {method.estimator.samples} samples": method.estimator
-        != SharedWeights(),
-        f"the prior is not one of the families {', '.join(mean_field.FAMILIES)} with numbers as parameters": family
-        is None
-        or family.name not in mean_field.FAMILIES,
-        "the optimiser is not Adam or AdamW": not isinstance(as_optimizer(method.optimizer), Adam),
-        "gradients are clipped": method.clip_norm is not None,
-        "stick_the_landing": method.stick_the_landing,
-        "the KL of a Laplace prior is taken in closed form": family is not None and family.name == "laplace" and closed,
-    }
-    for reason, holds in obstacles.items():
-        if holds:
-            return Choice(False, f"plain torch: {reason}")
-    found = native.library()
-    return Choice(found.handle is not None, native.status())
+    obstacle = _obstacle(method, model)
+    if obstacle:
+        return Choice(False, f"plain torch: {obstacle}")
+    return Choice(native.library().handle is not None, native.status())
+
+
+def _obstacle(method: BayesByBackprop, model: Model) -> str:
+    """What keeps the native passes from this method on this model; "" if nothing does. Asked in every step."""
+    family, estimator = model.bound_prior.family, method.estimator
+    if model.device.type != "cpu":
+        return f"weights live on {model.device.type}, native code is for the CPU"
+    if model.dtype != torch.float32:
+        return "theta is float64"
+    if estimator != SharedWeights():
+        return f"{type(estimator).__name__} with {estimator.samples} samples"
+    if family is None or family.name not in mean_field.FAMILIES:
+        return f"the prior is not one of the families {', '.join(mean_field.FAMILIES)} with numbers as parameters"
+    if not isinstance(as_optimizer(method.optimizer), Adam):
+        return "the optimiser is not Adam or AdamW"
+    if method.clip_norm is not None:
+        return "gradients are clipped"
+    if method.stick_the_landing:
+        return "stick_the_landing"
+    if family.name == "laplace" and method.kl != "monte_carlo":
+        return "the KL of a Laplace prior is taken in closed form"
+    return ""
 
 
 def update(
