@@ -26,7 +26,7 @@ SOURCE = Path(__file__).with_name("native.cpp")
 # -ffast-math lets the compiler use vector versions of log, exp, sin and cos. It is given to the compiler and not to the
 # linker: the linker would add start-up code that switches off denormal numbers for the whole process.
 COMPILE = ("-O3", "-march=native", "-ffast-math", "-fopenmp", "-fPIC", "-std=c++17", "-c")
-# Left alone, compilers use half of a processor's 512 bits: measured 1.2 times slower here. Without them it says nothing.
+# Left alone, compilers use half of a 512-bit processor: 1.2 times slower. On a narrower one this says nothing.
 WIDE = ("-mprefer-vector-width=512",) if platform.machine().lower() in ("x86_64", "amd64") else ()
 SPLIT = 32_768  # columns below which a second thread costs more than it brings
 
