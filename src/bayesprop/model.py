@@ -29,24 +29,34 @@ from bayesprop.random_weights import Estimator, Evaluation, SharedWeights, Use, 
 if TYPE_CHECKING:
     from bayesprop.latents import Latent
 
-__all__ = ["Batch", "Model"]
+__all__ = ["Batch", "Model", "Place"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where in a training a step is: what schedules read.
+
+    `index` counts the minibatches of an epoch from 0 and `count` is their number; `epoch` counts from 0 and `progress`
+    is the share of the whole training that is done.
+    """
+
+    index: int = 0
+    count: int = 1
+    epoch: int = 0
+    progress: float = 0.0
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(Place):
     """Rows for every particle: inputs (particles, rows, ...) and targets (particles, rows, ...), out of `num_data`.
 
-    `index` counts the minibatches of an epoch from 0 and `count` is their number; `epoch` counts from 0 and `progress`
-    is the share of the whole training that is done. Schedules read them.
+    `numbers` (numbers, particles) holds what `Method.numbers` says of this place, where it is on the device already.
     """
 
     inputs: Any
     targets: Tensor
     num_data: int
-    index: int = 0
-    count: int = 1
-    epoch: int = 0
-    progress: float = 0.0
+    numbers: Tensor | None = None
 
     @property
     def rows(self) -> int:

@@ -55,10 +55,13 @@ def member_seed(seed: int, particle: int) -> int:
 
 @dataclass(frozen=True)
 class Rng:
-    """The seeds of all particles (a tensor of int64) and the step."""
+    """The seeds of all particles (a tensor of int64) and the step.
+
+    Inside a captured graph the step is a tensor on the device, so that a replay draws the noise of its own step.
+    """
 
     seeds: Tensor
-    step: int = 0
+    step: int | Tensor = 0
 
     @classmethod
     def create(cls, seed: int, particles: int = 1, device: torch.device | str = "cpu") -> Rng:
@@ -68,7 +71,7 @@ class Rng:
     def particles(self) -> int:
         return self.seeds.shape[0]
 
-    def at(self, step: int) -> Rng:
+    def at(self, step: int | Tensor) -> Rng:
         """The same seeds at another step."""
         return replace(self, step=step)
 

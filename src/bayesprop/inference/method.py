@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from torch import Tensor
 
 from bayesprop.errors import CheckpointError
-from bayesprop.model import Batch, Model
+from bayesprop.model import Batch, Model, Place
 from bayesprop.posteriors import Posterior
 from bayesprop.rng import Rng
 
@@ -49,6 +49,14 @@ class Method(Protocol[State]):
     steps: int | None = None
 
     def init(self, model: Model, rng: Rng) -> State: ...
+
+    def numbers(self, place: Place, step: int) -> tuple[float | Tensor, ...]:
+        """What a step needs that depends on its place in the training alone: step sizes, weights of terms.
+
+        Each is one number, or one for each particle. A captured step finds them in `batch.numbers`, and the number of
+        the step in `rng.step` as a tensor on the device.
+        """
+        return ()
 
     def update(self, model: Model, state: State, batch: Batch, rng: Rng) -> tuple[State, Info]: ...
 

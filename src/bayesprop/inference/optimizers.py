@@ -39,7 +39,7 @@ class ColumnOptimizer(Protocol):
         gradients: Mapping[str, Tensor],
         state: dict[str, Tensor],
         rates: Mapping[str, Rate],
-        step: int,
+        step: int | Tensor,
     ) -> None: ...
 
 
@@ -92,8 +92,11 @@ class Adam:
     def init(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {f"{n}.{moment}": torch.zeros_like(p) for n, p in parameters.items() for moment in ("first", "second")}
 
-    def corrections(self, step: int) -> tuple[float, float]:
-        """1 - b1^t and 1 - b2^t for the update number t = step + 1."""
+    def corrections(self, step: int | Tensor) -> tuple[Any, Any]:
+        """1 - b1^t and 1 - b2^t for the update number t = step + 1; float32 tensors if the step is one."""
+        if isinstance(step, Tensor):
+            t = (step + 1).double()
+            return (1.0 - self.beta1**t).float(), (1.0 - self.beta2**t).float()
         return 1.0 - self.beta1 ** (step + 1), 1.0 - self.beta2 ** (step + 1)
 
     def step(self, parameters, gradients, state, rates, step) -> None:

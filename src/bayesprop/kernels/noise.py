@@ -10,7 +10,7 @@ drawn before, on how many are drawn with it, or on the machine (bodies differ by
 identical).
 
 The definition below is plain torch, runs on every device and under vmap; on the CPU the native body does the same work
-about forty times faster.
+about forty times faster, on a GPU the one of `kernels.columns`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import math
 import torch
 from torch import Tensor
 
-from bayesprop.kernels import native
+from bayesprop.kernels import columns, device, native
 
 __all__ = ["bits", "bits_definition", "normal", "normal_definition", "philox"]
 
 _MASK = 0xFFFFFFFF
-SCHEMA = "(Tensor keys, SymInt step, SymInt stream, SymInt count) -> Tensor"
+SCHEMA = "(Tensor keys, Tensor step, SymInt stream, SymInt count) -> Tensor"
 
 
 def _multiply(constant: int, word: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,7 +91,10 @@ def bits(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     return out
 
 
-def _drawn(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
+def _drawn(keys: Tensor, step: int | Tensor, stream: int, count: int) -> Tensor:
+    if keys.device.type == "cuda" and device.available(keys.device):
+        now = step if isinstance(step, Tensor) else torch.tensor(step)
+        return columns.normal(keys, now.to(keys.device), stream, count)
     handle = _native(keys)
     if handle is None:
         return normal_definition(keys, step, stream, count)
@@ -99,7 +102,7 @@ def _drawn(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     if count == 0:
         return out
     for row, (seed, draw) in zip(out.view(-1, count), keys.reshape(-1, 2).tolist(), strict=True):
-        tail = [native.ctypes.c_int64(v) for v in (seed, draw, step, stream)]
+        tail = [native.ctypes.c_int64(int(v)) for v in (seed, draw, step, stream)]
         pointer, length = native.ctypes.c_void_p(row.data_ptr()), native.ctypes.c_int64(count)
         handle.bayesprop_normal(pointer, length, native.threads(count), *tail)
     return out
@@ -111,19 +114,19 @@ _normal = torch.library.custom_op("bayesprop::normal", _drawn, mutates_args=(), 
 
 
 @_normal.register_fake
-def _(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
+def _(keys: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
     return keys.new_empty(*keys.shape[:-1], count, dtype=torch.float32)
 
 
-def _normal_vmap(info, in_dims, keys: Tensor, step: int, stream: int, count: int) -> tuple[Tensor, int]:
-    """A batch of keys is only a longer leading shape."""
+def _normal_vmap(info, in_dims, keys: Tensor, step: Tensor, stream: int, count: int) -> tuple[Tensor, int]:
+    """A batch of keys is only a longer leading shape; the step is the same for all of them."""
     return normal(keys.movedim(in_dims[0], 0), step, stream, count), 0
 
 
 _normal.register_vmap(_normal_vmap)
 
 
-def normal(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
+def normal(keys: Tensor, step: int | Tensor, stream: int, count: int) -> Tensor:
     """Standard normal noise, float32 of shape (..., count), for int64 keys (..., 2) = (seed, draw).
 
     >>> import torch
@@ -132,4 +135,6 @@ def normal(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
     True
     """
     watched = torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack() > 0
-    return (_normal if watched or torch.compiler.is_compiling() else _drawn)(keys, step, stream, count)
+    if watched or torch.compiler.is_compiling():
+        return _normal(keys, step if isinstance(step, Tensor) else torch.tensor(step), stream, count)
+    return _drawn(keys, step, stream, count)

@@ -32,7 +32,10 @@ __all__ = ["Context", "Posterior", "posterior_classes"]
 
 @dataclass
 class Context:
-    """Where a posterior comes from: what it must know to predict on the original scale and to say how it was made."""
+    """Where a posterior comes from: what it must know to predict on the original scale and to say how it was made.
+
+    `engine` says in one sentence how the steps of its training were taken.
+    """
 
     num_data: int = 0
     scaling: Any = None
@@ -40,6 +43,7 @@ class Context:
     seed: int = 0
     method: Any = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    engine: str = ""
 
 
 class Posterior(ABC):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import numbers
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from bayesprop.inference.variational import BayesByBackprop
 from bayesprop.model import Model
 from bayesprop.posteriors import Context, Posterior
 from bayesprop.training import checkpoint as checkpoints
-from bayesprop.training import selection
+from bayesprop.training import selection, stepping
 from bayesprop.training.arguments import (
     check_call,
     check_settings,
@@ -31,6 +30,7 @@ from bayesprop.training.arguments import (
     rows_per_step,
     whole_number,
 )
+from bayesprop.training.capture import stepper
 from bayesprop.training.evaluation import prepared, report
 from bayesprop.training.interrupts import Interrupts
 from bayesprop.training.observers import Event, Observer, ProgressBar, Stop
@@ -59,6 +59,7 @@ def fit(
     num_data: int | None = None,
     device: torch.device | str | None = None,
     autocast: torch.dtype | None = None,
+    tf32: bool = True,
 ) -> Posterior:
     """Fit a model to data and return the posterior.
 
@@ -79,6 +80,8 @@ def fit(
             measured against the new number.
         num_data: N, for a stream that does not know it.
         autocast: a dtype such as torch.bfloat16 for the forward pass; theta stays in its own.
+        tf32: on GPUs that have it, multiply matrices in TF32 while training: float32 with a shorter mantissa, whose
+            rounding (1e-3) is far below the noise of the weights. False for float32 throughout.
 
     Ctrl-C ends the training after the step in flight and returns what was learnt so far.
     """
@@ -111,7 +114,7 @@ def fit(
         held_out = prepared(as_data(held_out), model, found.scaling, found.classes)
         model.likelihood.check(outputs[: held_out[1].shape[0]], held_out[1])
     context = Context(source.num_data, found.scaling, found.classes, seed, method)
-    settings = {"seed": seed, "starts": starts, "batch_size": rows, "autocast": str(autocast)}
+    settings = {"seed": seed, "starts": starts, "batch_size": rows, "autocast": str(autocast), "tf32": bool(tf32)}
     run = checkpoints.describe_run(model, method, found, **settings)
     now = checkpoints.Progress(
         method.init(model, seeds),
@@ -154,29 +157,15 @@ def fit(
                 raise
             warnings.warn(f"{error}\n  training goes on without it", BayespropWarning, stacklevel=3)
 
-    precision: Callable[[], Any] = contextlib.nullcontext
-    if autocast is not None:
-        precision = lambda: torch.autocast(model.device.type, autocast)  # noqa: E731
     with Interrupts() as interrupts:
         try:
             stopped = tell("start")
             if now.step == 0:  # a place that cannot be written to is found out now
                 save()
+            steps = stepper(model, method, source, seeds, stepping.precision(model.device, autocast, tf32), now)
+            context.engine = steps.description
             while now.epoch < epochs and not stopped and not selection.exhausted(now, limit):
-                for batch in source.epoch(now.epoch, now.index):
-                    model.set_mode(True)
-                    step = seeds.at(now.step)
-                    guard = (
-                        rng.quarantine(step.integer(rng.Stream.GLOBAL), model.device)
-                        if model.draws_globally
-                        else contextlib.nullcontext()
-                    )
-                    with guard, precision():
-                        now.state, info = method.update(model, now.state, batch, step)
-                    value = info.log_likelihood.detach()
-                    now.total += value
-                    now.first_bad = torch.where(torch.isfinite(value), now.first_bad, now.first_bad.clamp(max=now.step))
-                    now.step, now.index = now.step + 1, now.index + 1
+                for _ in steps.epoch(now):
                     if checkpoint is not None and time.perf_counter() - saved > checkpoint_every:
                         save()
                     stopped = (bool(observers) and tell("step")) or interrupts.requested

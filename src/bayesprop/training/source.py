@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from bayesprop.data import Data, Stream
 from bayesprop.errors import DataError, MemoryBudgetError
-from bayesprop.model import Batch, Model
+from bayesprop.model import Batch, Model, Place
 from bayesprop.rng import Rng
 from bayesprop.rng import Stream as Purpose
 
@@ -84,13 +84,18 @@ class Source:
         order = None if everything else self.rng.at(epoch).permutation(self.num_data, Purpose.ORDER)
         for index in range(skip, self.count):
             if order is None:
-                inputs, targets = pytree.tree_map(self._for_all, (self.data.inputs, self.data.targets))
+                inputs, targets = pytree.tree_map(self.for_all, (self.data.inputs, self.data.targets))
             else:
                 inputs, targets = self.data.batch(order, index, self.batch_size)
-            progress = (epoch + index / self.count) / self.epochs
-            yield Batch(inputs, targets, self.num_data, index, self.count, epoch, progress)
+            yield Batch(inputs, targets, self.num_data, **vars(self.place(epoch, index)))
 
-    def _for_all(self, tensor: Tensor) -> Tensor:
+    def place(self, epoch: int, index: int) -> Place:
+        """Where step number `index` of an epoch is, for data whose number of batches is known."""
+        assert self.count is not None
+        progress = (epoch + index / self.count) / self.epochs
+        return Place(index=index, count=self.count, epoch=epoch, progress=progress)
+
+    def for_all(self, tensor: Tensor) -> Tensor:
         """One leading axis for the particles, without a copy."""
         return tensor.unsqueeze(0).expand(self.rng.particles, *tensor.shape)
 
@@ -105,9 +110,10 @@ class Source:
             if self._outputs is not None:  # labels out of range would be an error somewhere inside torch
                 self.model.likelihood.check(self._outputs[: targets.shape[0]].to(targets.device), targets)
             ready = self.model.prepare_inputs(inputs), targets.to(self.model.device)
-            wide_inputs, wide_targets = pytree.tree_map(self._for_all, ready)
+            wide_inputs, wide_targets = pytree.tree_map(self.for_all, ready)
             progress = (epoch + min(index / count, 1.0)) / self.epochs
-            yield Batch(wide_inputs, wide_targets, self.num_data, index, max(count, index + 1), epoch, progress)
+            place = {"index": index, "count": max(count, index + 1), "epoch": epoch, "progress": progress}
+            yield Batch(wide_inputs, wide_targets, self.num_data, **place)
 
 
 def _check_kind(data: Data | Stream, model: Model) -> None:

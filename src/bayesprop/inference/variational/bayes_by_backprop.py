@@ -31,18 +31,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
 from bayesprop.inference.method import Info, Method
-from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
+from bayesprop.inference.optimizers import Adam, ColumnOptimizer, as_optimizer
 from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, rho_of, starting_means, starting_rho, starting_scales
-from bayesprop.inference.variational import fused, gradients
+from bayesprop.inference.variational import fused, gradients, on_device
 from bayesprop.inference.variational.kl_weights import KLWeights, as_weights
-from bayesprop.model import Batch, Model
+from bayesprop.model import Batch, Model, Place
 from bayesprop.posteriors import DiagonalGaussian
 from bayesprop.random_weights import Estimator, SharedWeights
 from bayesprop.rng import Rng
@@ -156,15 +157,35 @@ class BayesByBackprop(Method[MeanFieldState]):
         return MeanFieldState(mean, rho, moments, model.initial_buffers(rng.particles))
 
     def update(self, model: Model, state: MeanFieldState, batch: Batch, rng: Rng) -> tuple[MeanFieldState, Info]:
-        optimizer = as_optimizer(self.optimizer)
-        rates = self._rates(batch)
-        kl_weight = self._kl_weight(batch)
+        numbers: Any = self.numbers(batch, rng.step) if batch.numbers is None else batch.numbers
+        if model.device.type == "cuda":
+            program = on_device.program(self, model)
+            if program.body != "plain":
+                return state, on_device.update(program, self, model, state, batch, rng, numbers)
+        mean_rate, rho_rate, kl_weight, *_ = numbers
+        rates = {"mean": mean_rate, "rho": rho_rate}
         if fused.explain(self, model).native:
             return state, fused.update(self, model, state, batch, rng, rates, kl_weight)
         found = gradients.elbo_gradients(self, model, state, batch, rng, kl_weight)
         norm = self._clip(found.by_name)
+        optimizer = as_optimizer(self.optimizer)
         optimizer.step({"mean": state.mean, "rho": state.rho}, found.by_name, state.moments, rates, rng.step)
         return state, Info(found.log_likelihood, norm)
+
+    def numbers(self, place: Place, step: int | Tensor) -> tuple[Any, ...]:
+        """Learning rates of mean and rho, the weight of the KL, and Adam's two corrections."""
+        factor = self.schedule(place.progress)
+        scale_rate = self.learning_rate if self.scale_learning_rate is None else self.scale_learning_rate
+        kl_weight = self.temperature * as_weights(self.kl_weights)(place.index, place.count, place.progress)
+        optimizer = as_optimizer(self.optimizer)
+        corrections = optimizer.corrections(step) if isinstance(optimizer, Adam) else (1.0, 1.0)
+        return self.learning_rate * factor, scale_rate * factor, kl_weight, *corrections
+
+    def explain(self, model: Model) -> str:
+        """Which body runs a step of this method for a model, and why, in one sentence."""
+        if model.device.type == "cuda":
+            return on_device.program(self, model).reason
+        return fused.explain(self, model).reason
 
     def posterior(self, model: Model, state: MeanFieldState) -> DiagonalGaussian:
         buffers = {name: buffer.clone() for name, buffer in state.buffers.items()}
@@ -181,14 +202,6 @@ class BayesByBackprop(Method[MeanFieldState]):
         return int(particles * (size * (state + 2 * self.estimator.samples * layout.size) + buffers))
 
     # -- the parts of a step ------------------------------------------------------------------------------------------
-
-    def _rates(self, batch: Batch) -> dict[str, float | Tensor]:
-        factor = self.schedule(batch.progress)
-        scale_rate = self.learning_rate if self.scale_learning_rate is None else self.scale_learning_rate
-        return {"mean": self.learning_rate * factor, "rho": scale_rate * factor}
-
-    def _kl_weight(self, batch: Batch) -> float | Tensor:
-        return self.temperature * as_weights(self.kl_weights)(batch.index, batch.count, batch.progress)
 
     def _clip(self, by_name: Mapping[str, Tensor]) -> Tensor | None:
         """Scale the gradients of each particle to at most `clip_norm`, in place; returns the norms before."""

@@ -1,0 +1,277 @@
+"""Bayes by Backprop's step on a GPU: the two passes over the columns, and for stacks of dense layers the products too.
+
+`explain` says which body runs, and why not a faster one; the choice is never silent. All three bodies draw the same
+noise and take the same step to float tolerance:
+
+    dense    products of a stack of dense layers, and an update that forms each tile of the gradient itself
+    columns  sample and update; the network in between is whatever torch makes of it
+    plain    `gradients` and `optimizers`, for settings that the kernels do not know
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from bayesprop.inference.method import Info
+from bayesprop.inference.optimizers import SGD, Adam, as_optimizer
+from bayesprop.inference.variational.gradients import prior_score
+from bayesprop.kernels import columns, dense, device
+from bayesprop.likelihoods import Categorical
+from bayesprop.model import Batch, Model
+from bayesprop.priors.bound import BoundPrior, Vector
+from bayesprop.random_weights import SharedWeights
+from bayesprop.rng import Rng, Stream
+from bayesprop.stacks import find_stack
+
+if TYPE_CHECKING:
+    from bayesprop.inference.variational.bayes_by_backprop import BayesByBackprop, MeanFieldState
+
+__all__ = ["Program", "program", "update"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """How a method's step runs for a model: the body, why it is this one, and what the kernels need to know.
+
+    `given` says that the prior's score comes from torch for all columns with a distribution.
+    """
+
+    body: str
+    reason: str
+    rule: columns.Rule | None = None
+    family: str = "given"
+    exact: bool = False
+    stack: dense.Stack | None = None
+    constants: Tensor | None = None
+
+
+_KNOWN: weakref.WeakKeyDictionary[Model, tuple[BayesByBackprop, Program]] = weakref.WeakKeyDictionary()
+
+
+def program(method: BayesByBackprop, model: Model) -> Program:
+    """The body that `update` will use for this method on this model; found once, and asked for in every step."""
+    known = _KNOWN.get(model)
+    if known is None or known[0] is not method:
+        known = _KNOWN[model] = (method, _choose(method, model))
+    return known[1]
+
+
+def _choose(method: BayesByBackprop, model: Model) -> Program:
+    if not device.available(model.device):
+        return Program("plain", device.status(model.device))
+    if model.dtype != torch.float32:
+        return Program("plain", "plain torch: theta is float64")
+    if not isinstance(method.estimator, SharedWeights):
+        return Program("plain", f"plain torch: the noise of {type(method.estimator).__name__} lives in activations")
+    if method.clip_norm is not None:
+        return Program("plain", "plain torch: gradients are clipped by their norm")
+    if method.stick_the_landing:
+        return Program("plain", "plain torch: stick_the_landing")
+    rule = _rule(method)
+    if rule is None:
+        return Program("plain", "plain torch: the optimiser is neither Adam, AdamW nor SGD")
+    prior, closed = model.bound_prior, method.kl != "monte_carlo" and model.bound_prior.has_kl
+    family = _family(prior)
+    if family is None and closed:
+        return Program("plain", "plain torch: several families of priors, each with its KL in closed form")
+    where = device.status(model.device)
+    family = "given" if family is None else family
+    constants = _constants(prior, family, model.device)
+    found = find_stack(model.network, model.layout)
+    obstacle = found if isinstance(found, str) else "the prior's scales are learnt" if family == "given" else ""
+    if model.output is not None:
+        obstacle = "the prediction is picked out of what the network returns"
+    if obstacle or isinstance(found, str):
+        reason = f"{where}: sample and update; the network by torch, because {obstacle}"
+        return Program("columns", reason, rule, family, closed, None, constants)
+    each = _constants_of_stack(found, constants)
+    if each is None:
+        reason = f"{where}: sample and update; the network by torch, because weights of one layer have different priors"
+        return Program("columns", reason, rule, family, closed, None, constants)
+    reason = f"{where}: {len(found.layers)} dense layers from the weights' noise to their update"
+    return Program("dense", reason, rule, family, closed, found, each)
+
+
+def _rule(method: BayesByBackprop) -> columns.Rule | None:
+    optimizer = as_optimizer(method.optimizer)
+    if isinstance(optimizer, Adam):
+        return columns.Rule("adam", optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay)
+    if isinstance(optimizer, SGD):
+        return columns.Rule("momentum", optimizer.momentum) if optimizer.momentum else columns.Rule("sgd")
+    return None
+
+
+def _family(prior: BoundPrior) -> str | None:
+    """The one family that covers all columns with fixed numbers, which may differ from column to column."""
+    group = prior.groups[0]
+    if len(prior.groups) > 1 or group.factors or group.density.name not in columns.FAMILIES:
+        return None
+    return group.density.name
+
+
+def _constants(prior: BoundPrior, family: str, where: torch.device) -> Tensor:
+    """The numbers of a family, (1, columns or 1, 4); of "given" there are none."""
+    if family == "given":
+        return torch.zeros(1, 1, 4, device=where)
+    group = prior.groups[0]
+    values = [group.arguments[name] for name in group.density.parameters]
+    found = columns.prior_constants(family, *(v.values if isinstance(v, Vector) else v for v in values))
+    found = found.reshape(1, -1, 4)
+    if prior.order is not None and found.shape[1] > 1:
+        found = found[:, prior.order.values]
+    return found.contiguous().to(where)
+
+
+def _constants_of_stack(stack: dense.Stack, constants: Tensor) -> Tensor | None:
+    """The same for each layer's weight and bias, (1, 2 layers, 4); None if they differ within one of them."""
+    picked = []
+    for layer in stack.layers:
+        for start, size in ((layer.weight, layer.inputs * layer.outputs), (layer.bias, layer.outputs)):
+            part = constants[:, start : start + size] if constants.shape[1] > 1 and start >= 0 else constants[:, :1]
+            if not bool((part == part[:, :1]).all()):
+                return None
+            picked.append(part[:, 0])
+    return torch.stack(picked, dim=1).contiguous()
+
+
+def update(
+    chosen: Program,
+    method: BayesByBackprop,
+    model: Model,
+    state: MeanFieldState,
+    batch: Batch,
+    rng: Rng,
+    numbers: Sequence[float | Tensor] | Tensor,
+) -> Info:
+    """One step, in place, by the body that `program` chose."""
+    here = state.mean.device
+    step = rng.step if isinstance(rng.step, Tensor) else torch.tensor(rng.step, device=here)
+    pace = numbers if isinstance(numbers, Tensor) else _on_device(numbers, rng.particles, here)
+    estimator = method.estimator
+    assert isinstance(estimator, SharedWeights)
+    theta = columns.sample(
+        state.mean, state.rho, rng.seeds, step, int(Stream.WEIGHTS), estimator.samples, antithetic=estimator.antithetic
+    )
+    body = _dense if chosen.body == "dense" else _columns
+    value = body(chosen, method, model, state, batch, rng, step, pace, theta)
+    return Info(value * (batch.num_data / batch.rows))
+
+
+def _on_device(numbers: Sequence[float | Tensor], particles: int, here: torch.device) -> Tensor:
+    rows = [torch.as_tensor(number, dtype=torch.float32, device=here).expand(particles) for number in numbers]
+    return torch.stack(rows)
+
+
+def _columns(
+    chosen: Program,
+    method: BayesByBackprop,
+    model: Model,
+    state: MeanFieldState,
+    batch: Batch,
+    rng: Rng,
+    step: Tensor,
+    numbers: Tensor,
+    theta: Tensor,
+) -> Tensor:
+    """The network by autograd. Returns the batch's log-likelihood, (particles,)."""
+    leaf = theta.requires_grad_(True)
+    with torch.enable_grad():
+        value = model.log_likelihood(leaf, state.buffers, batch)
+        (gradient,) = torch.autograd.grad(value.sum(), leaf)
+    theta = leaf.detach()
+    _finish(chosen, method, model, state, batch, rng, step, numbers, theta, gradient, first=0)
+    return value.detach().mean(1)
+
+
+def _dense(
+    chosen: Program,
+    method: BayesByBackprop,
+    model: Model,
+    state: MeanFieldState,
+    batch: Batch,
+    rng: Rng,
+    step: Tensor,
+    numbers: Tensor,
+    theta: Tensor,
+) -> Tensor:
+    """The network as products of a stack."""
+    stack, rule, constants = chosen.stack, chosen.rule, chosen.constants
+    assert stack is not None and rule is not None and constants is not None
+    estimator = method.estimator
+    assert isinstance(estimator, SharedWeights)
+    precision = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    lanes = theta.flatten(0, 1)
+    inputs = batch.inputs.reshape(*batch.inputs.shape[:2], -1).contiguous()
+    outputs = dense.forward(stack, lanes, inputs, precision)
+    rest = None
+    if isinstance(model.likelihood, Categorical) and batch.targets.dim() == 2:
+        value, gradient = dense.categorical(outputs, batch.targets.contiguous())
+    else:
+        value, gradient, rest = _by_likelihood(model, theta, outputs[-1], batch)
+    dense.backward(stack, lanes, outputs, gradient, precision)
+    dense.update(
+        stack, state.mean, state.rho, state.moments, inputs, outputs, rng.seeds, step, int(Stream.WEIGHTS), numbers,
+        rule=rule, prior=columns.Prior(chosen.family, constants, chosen.exact), antithetic=estimator.antithetic,
+        likelihood_scale=-1.0 / batch.rows, kl_scale=1.0 / batch.num_data, precision=precision,
+    )  # fmt: skip
+    if rest is not None:
+        _finish(chosen, method, model, state, batch, rng, step, numbers, theta, rest, first=model.layout.random)
+    return value
+
+
+def _by_likelihood(
+    model: Model, theta: Tensor, outputs: Tensor, batch: Batch
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Any likelihood by autograd: its value, its gradient by the outputs, and that by the columns behind the weights."""
+    random, particles, samples = model.layout.random, *theta.shape[:2]
+    leaf = outputs.detach().requires_grad_(True)
+    behind = theta[..., random:].detach().requires_grad_(True)
+    with torch.enable_grad():
+        columns_of = torch.cat((theta[..., :random].detach(), behind), dim=-1)
+        latents = model.latent_values(columns_of)
+        lanes = leaf.unflatten(0, (particles, samples))
+
+        def lane(output: Tensor, target: Tensor, latent: dict[str, Tensor]) -> Tensor:
+            return model.likelihood.log_prob(output, target, latent).sum()
+
+        value = model.over_lanes(lane, (lanes, batch.targets, latents), ("PS", "P", "PS"), particles, samples)
+        wanted = (leaf, behind) if behind.shape[-1] else (leaf,)
+        found = torch.autograd.grad(value.sum(), wanted, materialize_grads=True)
+    return value.detach().mean(1), found[0], found[1] if behind.shape[-1] else None
+
+
+def _finish(
+    chosen: Program,
+    method: BayesByBackprop,
+    model: Model,
+    state: MeanFieldState,
+    batch: Batch,
+    rng: Rng,
+    step: Tensor,
+    numbers: Tensor,
+    theta: Tensor,
+    gradient: Tensor,
+    *,
+    first: int,
+) -> None:
+    """The update of the columns from `first` on."""
+    rule, constants, estimator = chosen.rule, chosen.constants, method.estimator
+    assert rule is not None and constants is not None and isinstance(estimator, SharedWeights)
+    random, width = model.layout.random, model.layout.latent
+    scores = None
+    if chosen.family == "given":
+        scores = prior_score(model, theta[..., :width])
+    elif width > random:
+        scores = prior_score(model, theta[..., :width], skip_weights=True)[..., random:].contiguous()
+    columns.update(
+        state.mean, state.rho, state.moments, gradient, rng.seeds, step, int(Stream.WEIGHTS), numbers,
+        rule=rule, prior=columns.Prior(chosen.family, constants, chosen.exact), scores=scores, random=random,
+        antithetic=estimator.antithetic, likelihood_scale=-1.0 / batch.rows, kl_scale=1.0 / batch.num_data, first=first,
+    )  # fmt: skip
+

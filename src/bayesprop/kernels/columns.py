@@ -1,0 +1,147 @@
+"""The passes over the columns that carry the Bayesian part of any network, on a GPU.
+
+    sample:  theta = mean + std * eps                                                                       (1)
+    update:  draw the same eps again, add the prior's and the entropy's gradients to dL/dtheta, take the optimiser's
+    step (2)
+
+Nothing is stored between the two but theta. The definition is the plain path of Bayes by Backprop
+(`inference.variational.gradients` and `inference.optimizers`); tests hold the two together, element by element. The
+step's number is a tensor on the device, so that both can be part of a captured graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesprop.kernels.mean_field import FAMILIES
+
+__all__ = ["Prior", "Rule", "normal", "prior_constants", "sample", "update"]
+
+BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an optimiser does with a gradient: "adam" (AdamW with a weight decay), "momentum" or "sgd".
+
+    beta1 is the momentum of "momentum". Learning rates and corrections are numbers of a step and come with it.
+    """
+
+    name: str
+    beta1: float = 0.0
+    beta2: float = 0.0
+    epsilon: float = 0.0
+    weight_decay: float = 0.0
+
+    def moments(self, moments: Mapping[str, Tensor], which: str, absent: Tensor) -> tuple[Tensor, Tensor]:
+        """First and second moment of "mean" or "rho"; `absent` stands in for what this rule does not keep."""
+        if self.name == "adam":
+            return moments[f"{which}.first"], moments[f"{which}.second"]
+        return (moments[f"{which}.velocity"], absent) if self.name == "momentum" else (absent, absent)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What the update knows of the prior.
+
+    `family` is a name of `mean_field.FAMILIES` or "given", where the score of every column with a distribution comes
+    from outside. `constants` (particles or 1, columns or 1, 4) are the family's numbers in its kernel's order. With
+    `exact`, the KL's closed form takes the place of the score at the sample.
+    """
+
+    family: str
+    constants: Tensor
+    exact: bool
+
+
+def prior_constants(family: str, *parameters: float | Tensor) -> Tensor:
+    """The four numbers of a family's kernel, (..., 4), from the family's own parameters."""
+    _, order = FAMILIES[family]
+    found = [torch.as_tensor(value, dtype=torch.float64) for value in order(*parameters)]
+    found += [torch.zeros((), dtype=torch.float64)] * (4 - len(found))
+    return torch.stack(torch.broadcast_tensors(*found), dim=-1).float()
+
+
+def normal(keys: Tensor, step: Tensor, stream: int, columns: int) -> Tensor:
+    """Noise (..., columns) of keys (..., 2) at a step that lies on the device."""
+    from bayesprop.kernels.device_columns import normal_kernel
+
+    out = torch.empty(*keys.shape[:-1], columns, dtype=torch.float32, device=keys.device)
+    if out.numel():
+        rows = keys.reshape(-1, 2).contiguous()
+        grid = (-(-columns // BLOCK), rows.shape[0])
+        normal_kernel[grid](out, rows, step, stream, columns, BLOCK=BLOCK)
+    return out
+
+
+def sample(
+    mean: Tensor,
+    rho: Tensor,
+    seeds: Tensor,
+    step: Tensor,
+    stream: int,
+    samples: int = 1,
+    *,
+    antithetic: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Equation (1): theta (particles, samples, columns); columns beyond those of rho are copies of the mean."""
+    from bayesprop.kernels.device_columns import sample_kernel
+
+    particles, columns = mean.shape
+    out = torch.empty(particles, samples, columns, dtype=dtype, device=mean.device)
+    pairs = samples // 2 if antithetic else 0
+    grid = (-(-columns // BLOCK), particles * samples)
+    sample_kernel[grid](
+        out, mean, rho, seeds, step, stream, columns, rho.shape[1], samples, pairs, BLOCK=BLOCK
+    )  # fmt: skip
+    return out
+
+
+def update(
+    mean: Tensor,
+    rho: Tensor,
+    moments: Mapping[str, Tensor],
+    gradient: Tensor,
+    seeds: Tensor,
+    step: Tensor,
+    stream: int,
+    numbers: Tensor,
+    *,
+    rule: Rule,
+    prior: Prior,
+    scores: Tensor | None,
+    random: int,
+    antithetic: bool,
+    likelihood_scale: float,
+    kl_scale: float,
+    first: int = 0,
+) -> None:
+    """Equation (2), in place, for the columns from `first` on.
+
+    `gradient` (particles, samples, columns from `first` on) is that of the log-likelihood by theta; it is scaled by
+    `likelihood_scale`.
+    `numbers` (5, particles): the step's learning rates of mean and rho, its KL weight (times `kl_scale`), and the two
+    corrections of Adam. `scores` are d log p / d theta of the columns with a distribution that the family does not
+    cover: of the latents behind the first `random` columns, or of all of them for the family "given".
+    """
+    from bayesprop.kernels.device_columns import update_kernel
+
+    (particles, columns), width = mean.shape, rho.shape[1]
+    samples = gradient.shape[1]
+    constants = prior.constants
+    start = first - first % 4  # noise comes in blocks of four columns
+    grid = (-(-(columns - start) // BLOCK), particles)
+    update_kernel[grid](
+        mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), gradient,
+        mean if scores is None else scores, seeds, step, numbers, constants,
+        constants.stride(0) if constants.shape[0] > 1 else 0, constants.stride(1) if constants.shape[1] > 1 else 0,
+        constants.stride(2), stream, start, first, columns, random, width, particles, samples,
+        samples // 2 if antithetic else 0, likelihood_scale, kl_scale, rule.beta1, rule.beta2, rule.epsilon,
+        rule.weight_decay, FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random, BLOCK=BLOCK,
+        num_warps=8,
+    )  # fmt: skip

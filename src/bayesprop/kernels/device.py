@@ -1,0 +1,39 @@
+"""Whether the GPU bodies can run, and why not where they cannot.
+
+They are written in Triton, which torch brings where it brings CUDA. `TRITON_INTERPRET=1`, set before they are first
+used, runs them on the CPU, slowly, for tests.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+
+import torch
+
+__all__ = ["available", "interpreted", "status"]
+
+
+def interpreted() -> bool:
+    """Whether Triton runs its programs in its interpreter, on tensors of the CPU."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@functools.cache
+def _installed() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def available(device: torch.device) -> bool:
+    """Whether bodies in Triton can run on tensors of this device."""
+    return _installed() and (device.type == "cuda" or (device.type == "cpu" and interpreted()))
+
+
+def status(device: torch.device) -> str:
+    """One sentence: which bodies serve this device, and why."""
+    if available(device):
+        return f"Triton on {torch.cuda.get_device_name(device)}" if device.type == "cuda" else "Triton's interpreter"
+    if device.type == "cuda":
+        return "plain torch: triton is not installed"
+    return f"plain torch: there are no GPU bodies for {device.type}"

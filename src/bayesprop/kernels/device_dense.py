@@ -1,0 +1,252 @@
+"""GPU bodies for stacks of dense layers: forward, loss, backward, and a weight gradient that ends in the update.
+
+Launched by `kernels.dense`, which also says what the arguments mean. Weights lie in theta (lanes, columns) as torch has
+them, (outputs, inputs) row by row. What a layer puts out is stored behind its activation; derivatives are read off it.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from bayesprop.kernels.device_math import finish, normal_at, normal_quads, score, std_and_slope
+
+__all__ = ["backward_kernel", "dense_update_kernel", "forward_kernel", "loss_kernel"]
+
+
+@triton.jit
+def _activate(z, ACTIVATION: tl.constexpr):
+    if ACTIVATION == "relu":
+        return tl.maximum(z, 0.0)
+    elif ACTIVATION == "tanh":
+        return 1.0 - 2.0 / (tl.exp(2.0 * z) + 1.0)
+    elif ACTIVATION == "sigmoid":
+        return 1.0 / (1.0 + tl.exp(-z))
+    else:
+        return z
+
+
+@triton.jit
+def _slope(h, ACTIVATION: tl.constexpr):
+    """The activation's derivative, from what it put out."""
+    if ACTIVATION == "relu":
+        return tl.where(h > 0.0, 1.0, 0.0)
+    elif ACTIVATION == "tanh":
+        return 1.0 - h * h
+    elif ACTIVATION == "sigmoid":
+        return h * (1.0 - h)
+    else:
+        return h * 0.0 + 1.0
+
+
+@triton.jit
+def forward_kernel(
+    source, theta, out, rows, inputs, outputs, columns, weight, bias, share,
+    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """out = activation(source W' + b); `share` lanes read the same source."""
+    lane = tl.program_id(2).to(tl.int64)
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    source += (lane // share) * rows * inputs
+    theta += lane * columns
+    z = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, inputs, BK):
+        k = start + tl.arange(0, BK)
+        x = tl.load(
+            source + m[:, None] * inputs + k[None, :], mask=(m < rows)[:, None] & (k < inputs)[None, :], other=0.0
+        )
+        w = tl.load(
+            theta + weight + n[None, :] * inputs + k[:, None],
+            mask=(n < outputs)[None, :] & (k < inputs)[:, None],
+            other=0.0,
+        )
+        z = tl.dot(x.to(w.dtype), w, z, input_precision=PRECISION)
+    if BIAS:
+        z += tl.load(theta + bias + n, mask=n < outputs, other=0.0).to(tl.float32)[None, :]
+    at = lane * rows * outputs + m[:, None] * outputs + n[None, :]
+    tl.store(out + at, _activate(z, ACTIVATION), mask=(m < rows)[:, None] & (n < outputs)[None, :])
+
+
+@triton.jit
+def backward_kernel(
+    behind, theta, before, out, rows, inputs, outputs, columns, weight,
+    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """out = (behind W) * activation'(before): from the gradient behind a layer to the one behind the layer before."""
+    lane = tl.program_id(2).to(tl.int64)
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)  # of the layer's inputs
+    behind += lane * rows * outputs
+    theta += lane * columns
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, outputs, BK):
+        k = start + tl.arange(0, BK)
+        d = tl.load(
+            behind + m[:, None] * outputs + k[None, :], mask=(m < rows)[:, None] & (k < outputs)[None, :], other=0.0
+        )
+        w = tl.load(
+            theta + weight + k[:, None] * inputs + n[None, :],
+            mask=(k < outputs)[:, None] & (n < inputs)[None, :],
+            other=0.0,
+        )
+        total = tl.dot(d.to(w.dtype), w, total, input_precision=PRECISION)
+    mask = (m < rows)[:, None] & (n < inputs)[None, :]
+    at = lane * rows * inputs + m[:, None] * inputs + n[None, :]
+    h = tl.load(before + at, mask=mask, other=0.0)
+    tl.store(out + at, total * _slope(h, ACTIVATION), mask=mask)
+
+
+@triton.jit
+def loss_kernel(
+    logits, targets, gradient, value, rows, classes, samples, BM: tl.constexpr, BN: tl.constexpr
+):  # fmt: skip
+    """Log-likelihood of labels under softmax(logits), the mean over samples, and its gradient by the logits."""
+    particle = tl.program_id(0).to(tl.int64)
+    n = tl.arange(0, BN)
+    total = tl.zeros((BM,), dtype=tl.float32)
+    for sample in range(samples):
+        lane = particle * samples + sample
+        for start in range(0, rows, BM):
+            m = start + tl.arange(0, BM)
+            mask = (m < rows)[:, None] & (n < classes)[None, :]
+            at = lane * rows * classes + m[:, None] * classes + n[None, :]
+            z = tl.load(logits + at, mask=mask, other=-float("inf"))
+            z = tl.where((m < rows)[:, None], z, 0.0)
+            label = tl.load(targets + particle * rows + m, mask=m < rows, other=0).to(tl.int32)
+            z -= tl.max(z, axis=1)[:, None]
+            e = tl.exp(z)
+            norm = tl.sum(e, axis=1)
+            chosen = n[None, :] == label[:, None]
+            picked = tl.sum(tl.where(chosen, z, 0.0), axis=1)
+            total += tl.where(m < rows, picked - tl.log(norm), 0.0)
+            tl.store(gradient + at, tl.where(chosen, 1.0, 0.0) - e / norm[:, None], mask=mask)
+    tl.store(value + particle, tl.sum(total, axis=0) / samples)
+
+
+@triton.jit
+def dense_update_kernel(
+    mean, rho, mean_first, mean_second, rho_first, rho_second, source, work, layers, seeds, step, numbers, constants,
+    constant_stride, stream, columns, width, particles, samples, pairs, rows, likelihood_scale, kl_scale,
+    b1, b2, epsilon, weight_decay,
+    FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, LAYERS: tl.constexpr, ALIGNED: tl.constexpr,
+    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """The gradient of one tile of one layer's weights, consumed where it arises: mean and rho take their step.
+
+    `layers` (LAYERS, 7): columns of weight and bias (-1: none), inputs, outputs, where in `work` the gradient behind the
+    layer and the layer's source lie, and the layer's first tile. `constants` (particles or 1, 2 LAYERS, 4).
+    """
+    tile = tl.program_id(0)
+    particle = tl.program_id(1)
+    row = particle.to(tl.int64)
+    layer = 0
+    for i in tl.static_range(1, LAYERS):
+        layer = tl.where(tile >= tl.load(layers + 7 * i + 6), i, layer)
+    weight = tl.load(layers + 7 * layer)
+    bias = tl.load(layers + 7 * layer + 1)
+    inputs = tl.load(layers + 7 * layer + 2).to(tl.int32)
+    outputs = tl.load(layers + 7 * layer + 3).to(tl.int32)
+    behind = work + tl.load(layers + 7 * layer + 4)
+    before = work + tl.load(layers + 7 * layer + 5)
+    tile -= tl.load(layers + 7 * layer + 6).to(tl.int32)
+    across = tl.cdiv(inputs, BK)
+    n = (tile // across) * BN + tl.arange(0, BN)
+    k = (tile % across) * BK + tl.arange(0, BK)
+    mask = (n < outputs)[:, None] & (k < inputs)[None, :]
+    column = weight.to(tl.int32) + n[:, None] * inputs + k[None, :]
+    at_mean = row * columns + column
+    at_rho = row * width + column
+    mu = tl.load(mean + at_mean, mask=mask, other=0.0)
+    std, slope = std_and_slope(tl.load(rho + at_rho, mask=mask, other=0.0))
+    constant = constants + row * constant_stride + layer * 8
+    c0 = tl.load(constant)
+    c1 = tl.load(constant + 1)
+    c2 = tl.load(constant + 2)
+    c3 = tl.load(constant + 3)
+    seed = tl.load(seeds + particle)
+    now = tl.load(step)
+    kl_weight = tl.load(numbers + 2 * particles + particle) * kl_scale
+    by_mean = tl.zeros((BN, BK), dtype=tl.float32)
+    by_std = tl.zeros((BN, BK), dtype=tl.float32)
+    for sample in range(samples):
+        lane = row * samples + sample
+        sign = 1.0
+        draw = sample
+        if pairs > 0:
+            sign = tl.where(sample >= pairs, -1.0, 1.0)
+            draw = sample % pairs
+        if layer == 0:
+            x_rows = source + row * rows * inputs
+        else:
+            x_rows = before + lane * rows * inputs
+        d_rows = behind + lane * rows * outputs
+        g = tl.zeros((BN, BK), dtype=tl.float32)
+        for start in range(0, rows, BM):
+            m = start + tl.arange(0, BM)
+            d = tl.load(
+                d_rows + m[None, :] * outputs + n[:, None],
+                mask=(m < rows)[None, :] & (n < outputs)[:, None],
+                other=0.0,
+            )
+            x = tl.load(
+                x_rows + m[:, None] * inputs + k[None, :], mask=(m < rows)[:, None] & (k < inputs)[None, :], other=0.0
+            )
+            g = tl.dot(d, x, g, input_precision=PRECISION)
+        g = g * likelihood_scale
+        if ALIGNED:
+            first = (weight.to(tl.int32) + (tile % across) * BK) // 4
+            block = first + n[:, None] * (inputs // 4) + tl.arange(0, BK // 4)[None, :]
+            noise = sign * normal_quads(seed, block, tl.zeros([], tl.int32) + draw, now, stream)
+        else:
+            noise = sign * normal_at(seed, column, tl.zeros([], tl.int32) + draw, now, stream)
+        if not EXACT:
+            g -= kl_weight * score(mu + std * noise, FAMILY, c0, c1, c2, c3)
+        by_mean += g
+        by_std += g * noise
+    finish(
+        mean, rho, mean_first, mean_second, rho_first, rho_second, at_mean, at_rho, mask, mask, mu, std, slope,
+        by_mean / samples, by_std / samples, numbers, particle, particles, kl_scale, b1, b2, epsilon, weight_decay,
+        c0, c1, FAMILY, EXACT, RULE,
+    )  # fmt: skip
+    if (tile % across == 0) & (bias >= 0):
+        inside = n < outputs
+        column_b = bias.to(tl.int32) + n
+        at_mean_b = row * columns + column_b
+        at_rho_b = row * width + column_b
+        mu_b = tl.load(mean + at_mean_b, mask=inside, other=0.0)
+        std_b, slope_b = std_and_slope(tl.load(rho + at_rho_b, mask=inside, other=0.0))
+        b_c0 = tl.load(constant + 4)
+        b_c1 = tl.load(constant + 5)
+        b_c2 = tl.load(constant + 6)
+        b_c3 = tl.load(constant + 7)
+        by_mean_b = tl.zeros((BN,), dtype=tl.float32)
+        by_std_b = tl.zeros((BN,), dtype=tl.float32)
+        for sample in range(samples):
+            sign = 1.0
+            draw = sample
+            if pairs > 0:
+                sign = tl.where(sample >= pairs, -1.0, 1.0)
+                draw = sample % pairs
+            d_rows = behind + (row * samples + sample) * rows * outputs
+            g_b = tl.zeros((BN,), dtype=tl.float32)
+            for start in range(0, rows, BM):
+                m = start + tl.arange(0, BM)
+                d = tl.load(
+                    d_rows + m[None, :] * outputs + n[:, None],
+                    mask=(m < rows)[None, :] & (n < outputs)[:, None],
+                    other=0.0,
+                )
+                g_b += tl.sum(d, axis=1)
+            g_b = g_b * likelihood_scale
+            noise_b = sign * normal_at(seed, column_b, tl.zeros([], tl.int32) + draw, now, stream)
+            if not EXACT:
+                g_b -= kl_weight * score(mu_b + std_b * noise_b, FAMILY, b_c0, b_c1, b_c2, b_c3)
+            by_mean_b += g_b
+            by_std_b += g_b * noise_b
+        finish(
+            mean, rho, mean_first, mean_second, rho_first, rho_second, at_mean_b, at_rho_b, inside, inside, mu_b, std_b,
+            slope_b, by_mean_b / samples, by_std_b / samples, numbers, particle, particles, kl_scale, b1, b2, epsilon,
+            weight_decay, b_c0, b_c1, FAMILY, EXACT, RULE,
+        )  # fmt: skip

@@ -1,0 +1,212 @@
+"""Many steps from one captured CUDA graph: the host only launches it.
+
+The data, their order of this epoch, the numbers of every step (learning rates, KL weights) and the clock lie on the
+device. A graph holds up to `RUN` steps; each reads clock + its own offset, and the last thing in the graph moves the
+clock on. Steps are those of `OneByOne`, with the same noise and the same batches, to float tolerance.
+
+What cannot be captured is told by `obstacle` before the attempt or by the attempt itself: a network that draws from
+torch's generator, or one that looks at its numbers to decide what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from bayesprop import rng
+from bayesprop.data import Data
+from bayesprop.inference.method import Method, load_tensors, state_tensors
+from bayesprop.kernels import device, steps
+from bayesprop.model import Batch, Model
+from bayesprop.training.checkpoint import Progress
+from bayesprop.training.source import Source
+from bayesprop.training.stepping import OneByOne, Precision, Stepper
+
+__all__ = ["Captured", "obstacle", "stepper"]
+
+RUN = 16  # steps in a graph: the launch of one costs as much as a step of a small network
+
+
+def stepper(
+    model: Model, method: Method, source: Source, seeds: rng.Rng, precision: Precision, now: Progress
+) -> Stepper:
+    """Captured steps where that is possible, the plain path where it is not; either says which, and why."""
+    reason = obstacle(model, source)
+    if not reason:
+        made = Captured(model, method, source, seeds, precision, now)
+        reason = made.prepare(now)
+        if not reason:
+            return made
+    return OneByOne(model, method, source, seeds, precision, f"step by step: {reason}")
+
+
+def obstacle(model: Model, source: Source) -> str:
+    """Why the steps of a fit cannot be captured, as far as is known before trying; "" if nothing speaks against it."""
+    if model.device.type != "cuda":
+        return f"graphs are captured on CUDA devices, this is {model.device.type}"
+    if not device.available(model.device):
+        return device.status(model.device)
+    if not isinstance(source.data, Data):
+        return "a stream brings its batches from outside"
+    if model.draws_globally:
+        return "the network draws from torch's generator"
+    return ""
+
+
+class Captured:
+    """See the module's docstring. With `graphs=False` the same steps are launched one by one, for tests on a CPU."""
+
+    def __init__(
+        self,
+        model: Model,
+        method: Method,
+        source: Source,
+        seeds: rng.Rng,
+        precision: Precision,
+        now: Progress,
+        *,
+        graphs: bool = True,
+    ) -> None:
+        assert isinstance(source.data, Data)
+        assert source.count is not None
+        self.model, self.method, self.source, self.seeds, self.precision = model, method, source, seeds, precision
+        self.count, self.data, self.graphs = source.count, source.data, graphs
+        here, particles = model.device, seeds.particles
+        self.rows = self.data.rows_per_batch(source.batch_size)
+        self.clock = torch.zeros(2, dtype=torch.int64, device=here)
+        self.step = torch.zeros((), dtype=torch.int64, device=here)
+        size = len(method.numbers(source.place(0, 0), 0))
+        self.table = torch.zeros(self.count, size, particles, device=here)
+        self.numbers = torch.zeros(size, particles, device=here)
+        self.order: Tensor | None = None
+        if self.count > 1:
+            self.order = torch.zeros(particles, self.count * self.rows, dtype=torch.int64, device=here)
+        self._room = self._make_room()
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._epoch = -1
+        self.description = "step by step"
+
+    # -- what lies on the device ---------------------------------------------------------------------------------------
+
+    def _make_room(self) -> list[tuple[Tensor, Tensor]]:
+        """Each tensor of the data, inputs first and targets last, with room for its rows of a minibatch."""
+        if self.order is None:
+            return []
+        particles = self.order.shape[0]
+        leaves = [*pytree.tree_leaves(self.data.inputs), self.data.targets]
+        return [(leaf, leaf.new_empty(particles, self.rows, *leaf.shape[1:])) for leaf in leaves]
+
+    def _load_epoch(self, epoch: int) -> None:
+        """Put an epoch's order and numbers on the device."""
+        if self._epoch == epoch:
+            return
+        first = epoch * self.count
+        rows = [
+            torch.stack([torch.as_tensor(n, dtype=torch.float32).expand(self.table.shape[2]) for n in numbers])
+            if any(isinstance(n, Tensor) for n in numbers)
+            else numbers
+            for numbers in (
+                self.method.numbers(self.source.place(epoch, index), first + index) for index in range(self.count)
+            )
+        ]
+        if rows and isinstance(rows[0], Tensor):
+            self.table.copy_(torch.stack([row for row in rows if isinstance(row, Tensor)]))
+        elif self.table.shape[1]:
+            self.table.copy_(torch.tensor(rows, dtype=torch.float32)[..., None].expand_as(self.table))
+        if self.order is not None:
+            drawn = self.seeds.at(epoch).permutation(self.data.num_data, rng.Stream.ORDER)
+            over = self.order.shape[1] - drawn.shape[1]
+            self.order.copy_(torch.cat((drawn, drawn[:, :over]), dim=1) if over else drawn)
+        self._epoch = epoch
+
+    def _batch(self, offset: int) -> Batch:
+        """The minibatch number clock + offset, gathered on the device."""
+        if self.order is None:
+            wide = pytree.tree_map(self.source.for_all, (self.data.inputs, self.data.targets))
+            return Batch(*wide, self.data.num_data, self.numbers)
+        flat = [(steps.words(leaf), out) for leaf, out in self._room]
+        if len(flat) == 2 and all(rows is not None for rows, _ in flat):
+            (inputs, inputs_out), (targets, targets_out) = flat
+            assert inputs is not None
+            assert targets is not None
+            outs = [out.view(out.shape[0] * self.rows, -1).view(torch.int32) for out in (inputs_out, targets_out)]
+            steps.gather(inputs, targets, self.order, self.clock, *outs, offset)
+        else:
+            at = (self.clock[1] + offset) * self.rows + torch.arange(self.rows, device=self.order.device)
+            chosen = self.order[:, at]
+            for leaf, out in self._room:
+                torch.index_select(leaf, 0, chosen.flatten(), out=out.view(-1, *leaf.shape[1:]))
+        spec = pytree.tree_structure(self.data.inputs)
+        found = [out for _, out in self._room]
+        return Batch(pytree.tree_unflatten(found[:-1], spec), found[-1], self.data.num_data, self.numbers)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _take(self, now: Progress, length: int) -> None:
+        """`length` steps from the clock on, and the clock moved: what a graph holds."""
+        self.model.set_mode(True)
+        for offset in range(length):
+            steps.begin(self.clock, self.table, self.step, self.numbers, offset)
+            batch = self._batch(offset)
+            with self.precision():
+                state, info = self.method.update(self.model, now.state, batch, self.seeds.at(self.step))
+            if state is not now.state:
+                load_tensors(now.state, state_tensors(state), source="the step")
+            steps.tally(info.log_likelihood.detach(), now.total, now.first_bad, self.step)
+        self.clock += length
+
+    def prepare(self, now: Progress) -> str:
+        """Capture the steps of a whole run; what speaks against it, in words, or "".
+
+        Kernels are compiled and libraries make their plans in a run of two steps whose outcome is taken back.
+        """
+        kept = [t.clone() for t in (*state_tensors(now.state).values(), now.total, now.first_bad)]
+        self._load_epoch(now.epoch)
+        length = min(RUN, self.count)
+        try:
+            if self.graphs:
+                side = torch.cuda.Stream(self.model.device)
+                side.wait_stream(torch.cuda.current_stream(self.model.device))
+                with torch.cuda.stream(side):
+                    self._take(now, min(2, length))
+                torch.cuda.current_stream(self.model.device).wait_stream(side)
+                self._graph(now, length)
+        except Exception as error:  # whatever it is, the plain path is right
+            return f"the step cannot be captured: {(str(error).splitlines() or [type(error).__name__])[0]}"
+        finally:
+            for tensor, before in zip(
+                (*state_tensors(now.state).values(), now.total, now.first_bad), kept, strict=True
+            ):
+                tensor.copy_(before)
+        self.description = f"{length} steps in a CUDA graph; {self._body()}"
+        return ""
+
+    def _body(self) -> str:
+        explain = getattr(self.method, "explain", None)
+        return explain(self.model) if explain is not None else type(self.method).__name__
+
+    def _graph(self, now: Progress, length: int) -> torch.cuda.CUDAGraph:
+        found = self._graphs.get(length)
+        if found is None:
+            found = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(found):
+                self._take(now, length)
+            self._graphs[length] = found
+        return found
+
+    def epoch(self, now: Progress) -> Iterator[None]:
+        self._load_epoch(now.epoch)
+        self.clock.copy_(torch.tensor([now.step, now.index]))
+        while now.index < self.count:
+            length = min(RUN, self.count - now.index)
+            if self.graphs:
+                self._graph(now, length).replay()
+            else:
+                self._take(now, length)
+            now.step, now.index = now.step + length, now.index + length
+            yield
+
