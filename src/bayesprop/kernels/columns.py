@@ -140,8 +140,8 @@ def update(
         mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), gradient,
         mean if scores is None else scores, seeds, step, numbers, constants,
         constants.stride(0) if constants.shape[0] > 1 else 0, constants.stride(1) if constants.shape[1] > 1 else 0,
-        constants.stride(2), stream, start, first, columns, random, width, particles, samples,
-        samples // 2 if antithetic else 0, likelihood_scale, kl_scale, rule.beta1, rule.beta2, rule.epsilon,
-        rule.weight_decay, FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random, BLOCK=BLOCK,
+        constants.stride(2), stream, start, first, columns, random, width, particles, likelihood_scale, kl_scale,
+        rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, FAMILY=prior.family, EXACT=prior.exact,
+        RULE=rule.name, REST=columns > random, SAMPLES=samples, PAIRS=samples // 2 if antithetic else 0, BLOCK=BLOCK,
         num_warps=8,
     )  # fmt: skip

@@ -124,7 +124,7 @@ def backward(stack: Stack, theta: Tensor, outputs: list[Tensor], gradient: Tenso
         )  # fmt: skip
 
 
-TILE = (32, 64)  # outputs and inputs of an update's tile
+TILE, DEPTH, WARPS = (32, 64), 64, 4  # outputs and inputs of an update's tile, rows at a time
 
 
 @functools.lru_cache(maxsize=64)
@@ -159,10 +159,12 @@ def update(
     likelihood_scale: float,
     kl_scale: float,
     precision: str,
+    ahead: Tensor | None = None,
 ) -> None:
     """The optimiser's step for all weights and biases of a stack whose `forward` and `backward` have run.
 
     Arguments as in `kernels.columns.update`; `prior.constants` are (particles or 1, 2 layers, 4), weight before bias.
+    `ahead` (lanes, columns) receives the weights' sample of step + 1, of means and scales that are at hand here.
     """
     from bayesprop.kernels.device_dense import dense_update_kernel
 
@@ -171,10 +173,11 @@ def update(
     table, tiles = _table(stack, lanes, rows, mean.device)
     samples, constants = lanes // particles, prior.constants
     dense_update_kernel[(tiles, particles)](
-        mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), inputs, outputs[0], table,
-        seeds, step, numbers, constants, constants.stride(0) if constants.shape[0] > 1 else 0, stream, columns,
-        rho.shape[1], particles, samples, samples // 2 if antithetic else 0, rows, likelihood_scale, kl_scale,
-        rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, FAMILY=prior.family, EXACT=prior.exact,
-        RULE=rule.name, LAYERS=len(stack.layers), ALIGNED=stack.aligned, PRECISION=precision,
-        BM=_power(rows, 16, 64), BN=TILE[0], BK=TILE[1], num_warps=4,
+        mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho),
+        mean if ahead is None else ahead, inputs, outputs[0], table, seeds, step, numbers, constants,
+        constants.stride(0) if constants.shape[0] > 1 else 0, stream, columns, rho.shape[1], particles, rows,
+        likelihood_scale, kl_scale, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, FAMILY=prior.family,
+        EXACT=prior.exact, RULE=rule.name, LAYERS=len(stack.layers), ALIGNED=stack.aligned, SAMPLES=samples,
+        PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None, PRECISION=precision,
+        BM=_power(rows, 16, DEPTH), BN=TILE[0], BK=TILE[1], num_warps=WARPS,
     )  # fmt: skip

@@ -51,9 +51,10 @@ def sample_kernel(
 @triton.jit
 def update_kernel(
     mean, rho, mean_first, mean_second, rho_first, rho_second, gradient, scores, seeds, step, numbers, constants,
-    particle_stride, column_stride, constant_stride, stream, start, first, columns, random, width, particles, samples, pairs,
+    particle_stride, column_stride, constant_stride, stream, start, first, columns, random, width, particles,
     likelihood_scale, kl_scale, b1, b2, epsilon, weight_decay,
-    FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, REST: tl.constexpr, BLOCK: tl.constexpr,
+    FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, REST: tl.constexpr, SAMPLES: tl.constexpr,
+    PAIRS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One step of the optimiser on BLOCK columns of one particle, from dL/dw (lanes, columns from `first` on)."""
     particle = tl.program_id(1)
@@ -62,51 +63,56 @@ def update_kernel(
     column = start + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = (column >= first) & (column < columns)
     inside = here & (column < width)
-    at_mean = row * columns + column
-    at_rho = row * width + column
-    mu = tl.load(mean + at_mean, mask=column < columns, other=0.0)
-    std, slope = std_and_slope(tl.load(rho + at_rho, mask=inside, other=0.0))
+    mean += row * columns
+    mean_first += row * columns
+    mean_second += row * columns
+    rho += row * width
+    rho_first += row * width
+    rho_second += row * width
+    mu = tl.load(mean + column, mask=here, other=0.0)
+    rho_old = tl.load(rho + column, mask=inside, other=0.0)
+    std, slope = std_and_slope(rho_old)
     constant = constants + row * particle_stride + column * column_stride
-    c0 = tl.load(constant, mask=inside & (column < random), other=1.0)
-    c1 = tl.load(constant + constant_stride, mask=inside & (column < random), other=1.0)
-    c2 = tl.load(constant + 2 * constant_stride, mask=inside & (column < random), other=1.0)
-    c3 = tl.load(constant + 3 * constant_stride, mask=inside & (column < random), other=1.0)
+    weights = inside & (column < random)
+    c0 = tl.load(constant, mask=weights, other=1.0)
+    c1 = tl.load(constant + constant_stride, mask=weights, other=1.0)
+    c2 = tl.load(constant + 2 * constant_stride, mask=weights, other=1.0)
+    c3 = tl.load(constant + 3 * constant_stride, mask=weights, other=1.0)
     seed = tl.load(seeds + particle)
     now = tl.load(step)
     kl_weight = tl.load(numbers + 2 * particles + particle) * kl_scale
     by_mean = mu * 0.0
     by_std = mu * 0.0
-    for sample in range(samples):
+    for sample in range(SAMPLES):
         sign = 1.0
         draw = sample
-        if pairs > 0:
-            sign = tl.where(sample >= pairs, -1.0, 1.0)
-            draw = sample % pairs
+        if PAIRS > 0:
+            sign = tl.where(sample >= PAIRS, -1.0, 1.0)
+            draw = sample % PAIRS
         noise = sign * normal_quads(seed, block, tl.zeros([], tl.int32) + draw, now, stream)
-        lane = row * samples + sample
+        lane = row * SAMPLES + sample
         at = gradient + lane * (columns - first) + (column - first)
         g = likelihood_scale * tl.load(at, mask=here, other=0.0)
         if FAMILY == "given":
             g -= kl_weight * tl.load(scores + lane * width + column, mask=inside, other=0.0)
         else:
             if not EXACT:
-                g -= tl.where(column < random, kl_weight * score(mu + std * noise, FAMILY, c0, c1, c2, c3), 0.0)
+                g -= tl.where(weights, kl_weight * score(mu + std * noise, FAMILY, c0, c1, c2, c3), 0.0)
             if REST:
-                latent = (column >= random) & inside
                 at = scores + lane * (width - random) + (column - random)
-                g -= kl_weight * tl.load(at, mask=latent, other=0.0)
+                g -= kl_weight * tl.load(at, mask=inside & (column >= random), other=0.0)
         by_mean += g
         by_std += g * noise
-    by_mean = by_mean / samples
-    by_std = by_std / samples
+    by_mean = by_mean * (1.0 / SAMPLES)
+    by_std = by_std * (1.0 / SAMPLES)
     finish(
-        mean, rho, mean_first, mean_second, rho_first, rho_second, at_mean, at_rho, inside, column < random, mu, std,
-        slope, by_mean, by_std, numbers, particle, particles, kl_scale, b1, b2, epsilon, weight_decay, c0, c1,
+        mean, rho, mean_first, mean_second, rho_first, rho_second, column, inside, weights, mu, rho_old, std, slope,
+        by_mean, by_std, numbers, particle, particles, kl_scale, b1, b2, epsilon, weight_decay, c0, c1,
         FAMILY, EXACT, RULE,
     )  # fmt: skip
     if REST:
         points = here & (column >= width)
         finish_points(
-            mean, mean_first, mean_second, at_mean, points, by_mean, numbers, particle, particles, b1, b2, epsilon,
+            mean, mean_first, mean_second, column, points, mu, by_mean, numbers, particle, particles, b1, b2, epsilon,
             weight_decay, RULE,
         )  # fmt: skip

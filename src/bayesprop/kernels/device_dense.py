@@ -126,17 +126,62 @@ def loss_kernel(
 
 
 @triton.jit
+def _noise(seed, block, column, sample, step, stream, ALIGNED: tl.constexpr, PAIRS: tl.constexpr):
+    """The noise of one sample; the second half of antithetic samples are the first half's with the sign changed."""
+    draw = tl.zeros([], tl.int32) + sample
+    if PAIRS > 0:
+        draw = draw % PAIRS
+    if ALIGNED:
+        noise = normal_quads(seed, block, draw, step, stream)
+    else:
+        noise = normal_at(seed, column, draw, step, stream)
+    if PAIRS > 0:
+        noise = noise * tl.where(sample >= PAIRS, -1.0, 1.0)
+    return noise
+
+
+@triton.jit
+def _gradient(d_rows, x_rows, n, k, rows, outputs, inputs, PRECISION: tl.constexpr, BM: tl.constexpr):
+    """d' x for one tile of weights: the sum over rows."""
+    g = tl.zeros((n.shape[0], k.shape[0]), dtype=tl.float32)
+    for start in range(0, rows, BM):
+        m = start + tl.arange(0, BM)
+        d = tl.load(
+            d_rows + m[:, None] * outputs + n[None, :], mask=(m < rows)[:, None] & (n < outputs)[None, :], other=0.0
+        )
+        x = tl.load(
+            x_rows + m[:, None] * inputs + k[None, :], mask=(m < rows)[:, None] & (k < inputs)[None, :], other=0.0
+        )
+        g = tl.dot(tl.trans(d), x, g, input_precision=PRECISION)
+    return g
+
+
+@triton.jit
+def _bias_gradient(d_rows, n, rows, outputs, BM: tl.constexpr):
+    g = tl.zeros((n.shape[0],), dtype=tl.float32)
+    for start in range(0, rows, BM):
+        m = start + tl.arange(0, BM)
+        d = tl.load(
+            d_rows + m[:, None] * outputs + n[None, :], mask=(m < rows)[:, None] & (n < outputs)[None, :], other=0.0
+        )
+        g += tl.sum(d, axis=0)
+    return g
+
+
+@triton.jit
 def dense_update_kernel(
-    mean, rho, mean_first, mean_second, rho_first, rho_second, source, work, layers, seeds, step, numbers, constants,
-    constant_stride, stream, columns, width, particles, samples, pairs, rows, likelihood_scale, kl_scale,
+    mean, rho, mean_first, mean_second, rho_first, rho_second, theta, source, work, layers, seeds, step, numbers,
+    constants, constant_stride, stream, columns, width, particles, rows, likelihood_scale, kl_scale,
     b1, b2, epsilon, weight_decay,
     FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, LAYERS: tl.constexpr, ALIGNED: tl.constexpr,
+    SAMPLES: tl.constexpr, PAIRS: tl.constexpr, AHEAD: tl.constexpr,
     PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one tile of one layer's weights, consumed where it arises: mean and rho take their step.
 
-    `layers` (LAYERS, 7): columns of weight and bias (-1: none), inputs, outputs, where in `work` the gradient behind the
-    layer and the layer's source lie, and the layer's first tile. `constants` (particles or 1, 2 LAYERS, 4).
+    `layers` (LAYERS, 7): columns of weight and bias (-1: none), inputs, outputs, where in `work` the gradient behind
+    the layer and the layer's source lie, and the layer's first tile. `constants` (particles or 1, 2 LAYERS, 4). With
+    AHEAD, theta (lanes, columns) becomes the sample of the next step.
     """
     tile = tl.program_id(0)
     particle = tl.program_id(1)
@@ -144,8 +189,8 @@ def dense_update_kernel(
     layer = 0
     for i in tl.static_range(1, LAYERS):
         layer = tl.where(tile >= tl.load(layers + 7 * i + 6), i, layer)
-    weight = tl.load(layers + 7 * layer)
-    bias = tl.load(layers + 7 * layer + 1)
+    weight = tl.load(layers + 7 * layer).to(tl.int32)
+    bias = tl.load(layers + 7 * layer + 1).to(tl.int32)
     inputs = tl.load(layers + 7 * layer + 2).to(tl.int32)
     outputs = tl.load(layers + 7 * layer + 3).to(tl.int32)
     behind = work + tl.load(layers + 7 * layer + 4)
@@ -155,11 +200,17 @@ def dense_update_kernel(
     n = (tile // across) * BN + tl.arange(0, BN)
     k = (tile % across) * BK + tl.arange(0, BK)
     mask = (n < outputs)[:, None] & (k < inputs)[None, :]
-    column = weight.to(tl.int32) + n[:, None] * inputs + k[None, :]
-    at_mean = row * columns + column
-    at_rho = row * width + column
-    mu = tl.load(mean + at_mean, mask=mask, other=0.0)
-    std, slope = std_and_slope(tl.load(rho + at_rho, mask=mask, other=0.0))
+    column = weight + n[:, None] * inputs + k[None, :]
+    mean += row * columns
+    mean_first += row * columns
+    mean_second += row * columns
+    rho += row * width
+    rho_first += row * width
+    rho_second += row * width
+    theta += row * SAMPLES * columns
+    mu = tl.load(mean + column, mask=mask, other=0.0)
+    rho_old = tl.load(rho + column, mask=mask, other=0.0)
+    std, slope = std_and_slope(rho_old)
     constant = constants + row * constant_stride + layer * 8
     c0 = tl.load(constant)
     c1 = tl.load(constant + 1)
@@ -168,85 +219,61 @@ def dense_update_kernel(
     seed = tl.load(seeds + particle)
     now = tl.load(step)
     kl_weight = tl.load(numbers + 2 * particles + particle) * kl_scale
+    first = (weight + (tile % across) * BK) // 4
+    block = first + n[:, None] * (inputs // 4) + tl.arange(0, BK // 4)[None, :]
     by_mean = tl.zeros((BN, BK), dtype=tl.float32)
     by_std = tl.zeros((BN, BK), dtype=tl.float32)
-    for sample in range(samples):
-        lane = row * samples + sample
-        sign = 1.0
-        draw = sample
-        if pairs > 0:
-            sign = tl.where(sample >= pairs, -1.0, 1.0)
-            draw = sample % pairs
+    for sample in range(SAMPLES):
+        lane = row * SAMPLES + sample
         if layer == 0:
             x_rows = source + row * rows * inputs
         else:
             x_rows = before + lane * rows * inputs
         d_rows = behind + lane * rows * outputs
-        g = tl.zeros((BN, BK), dtype=tl.float32)
-        for start in range(0, rows, BM):
-            m = start + tl.arange(0, BM)
-            d = tl.load(
-                d_rows + m[None, :] * outputs + n[:, None],
-                mask=(m < rows)[None, :] & (n < outputs)[:, None],
-                other=0.0,
-            )
-            x = tl.load(
-                x_rows + m[:, None] * inputs + k[None, :], mask=(m < rows)[:, None] & (k < inputs)[None, :], other=0.0
-            )
-            g = tl.dot(d, x, g, input_precision=PRECISION)
-        g = g * likelihood_scale
-        if ALIGNED:
-            first = (weight.to(tl.int32) + (tile % across) * BK) // 4
-            block = first + n[:, None] * (inputs // 4) + tl.arange(0, BK // 4)[None, :]
-            noise = sign * normal_quads(seed, block, tl.zeros([], tl.int32) + draw, now, stream)
-        else:
-            noise = sign * normal_at(seed, column, tl.zeros([], tl.int32) + draw, now, stream)
+        g = _gradient(d_rows, x_rows, n, k, rows, outputs, inputs, PRECISION, BM) * likelihood_scale
+        noise = _noise(seed, block, column, sample, now, stream, ALIGNED, PAIRS)
         if not EXACT:
             g -= kl_weight * score(mu + std * noise, FAMILY, c0, c1, c2, c3)
         by_mean += g
         by_std += g * noise
-    finish(
-        mean, rho, mean_first, mean_second, rho_first, rho_second, at_mean, at_rho, mask, mask, mu, std, slope,
-        by_mean / samples, by_std / samples, numbers, particle, particles, kl_scale, b1, b2, epsilon, weight_decay,
-        c0, c1, FAMILY, EXACT, RULE,
+    new_mean, new_rho = finish(
+        mean, rho, mean_first, mean_second, rho_first, rho_second, column, mask, mask, mu, rho_old, std, slope,
+        by_mean * (1.0 / SAMPLES), by_std * (1.0 / SAMPLES), numbers, particle, particles, kl_scale, b1, b2, epsilon,
+        weight_decay, c0, c1, FAMILY, EXACT, RULE,
     )  # fmt: skip
+    if AHEAD:
+        std, _ = std_and_slope(new_rho)
+        for sample in range(SAMPLES):
+            noise = _noise(seed, block, column, sample, now + 1, stream, ALIGNED, PAIRS)
+            value = new_mean + std * noise
+            tl.store(theta + sample * columns + column, value, mask=mask)
     if (tile % across == 0) & (bias >= 0):
         inside = n < outputs
-        column_b = bias.to(tl.int32) + n
-        at_mean_b = row * columns + column_b
-        at_rho_b = row * width + column_b
-        mu_b = tl.load(mean + at_mean_b, mask=inside, other=0.0)
-        std_b, slope_b = std_and_slope(tl.load(rho + at_rho_b, mask=inside, other=0.0))
+        column_b = bias + n
+        mu_b = tl.load(mean + column_b, mask=inside, other=0.0)
+        rho_b = tl.load(rho + column_b, mask=inside, other=0.0)
+        std_b, slope_b = std_and_slope(rho_b)
         b_c0 = tl.load(constant + 4)
         b_c1 = tl.load(constant + 5)
         b_c2 = tl.load(constant + 6)
         b_c3 = tl.load(constant + 7)
         by_mean_b = tl.zeros((BN,), dtype=tl.float32)
         by_std_b = tl.zeros((BN,), dtype=tl.float32)
-        for sample in range(samples):
-            sign = 1.0
-            draw = sample
-            if pairs > 0:
-                sign = tl.where(sample >= pairs, -1.0, 1.0)
-                draw = sample % pairs
-            d_rows = behind + (row * samples + sample) * rows * outputs
-            g_b = tl.zeros((BN,), dtype=tl.float32)
-            for start in range(0, rows, BM):
-                m = start + tl.arange(0, BM)
-                d = tl.load(
-                    d_rows + m[None, :] * outputs + n[:, None],
-                    mask=(m < rows)[None, :] & (n < outputs)[:, None],
-                    other=0.0,
-                )
-                g_b += tl.sum(d, axis=1)
-            g_b = g_b * likelihood_scale
-            noise_b = sign * normal_at(seed, column_b, tl.zeros([], tl.int32) + draw, now, stream)
+        for sample in range(SAMPLES):
+            d_rows = behind + (row * SAMPLES + sample) * rows * outputs
+            g_b = _bias_gradient(d_rows, n, rows, outputs, BM) * likelihood_scale
+            noise_b = _noise(seed, column_b, column_b, sample, now, stream, False, PAIRS)
             if not EXACT:
                 g_b -= kl_weight * score(mu_b + std_b * noise_b, FAMILY, b_c0, b_c1, b_c2, b_c3)
             by_mean_b += g_b
             by_std_b += g_b * noise_b
-        finish(
-            mean, rho, mean_first, mean_second, rho_first, rho_second, at_mean_b, at_rho_b, inside, inside, mu_b, std_b,
-            slope_b, by_mean_b / samples, by_std_b / samples, numbers, particle, particles, kl_scale, b1, b2, epsilon,
-            weight_decay, b_c0, b_c1, FAMILY, EXACT, RULE,
+        new_mean_b, new_rho_b = finish(
+            mean, rho, mean_first, mean_second, rho_first, rho_second, column_b, inside, inside, mu_b, rho_b, std_b,
+            slope_b, by_mean_b * (1.0 / SAMPLES), by_std_b * (1.0 / SAMPLES), numbers, particle, particles, kl_scale,
+            b1, b2, epsilon, weight_decay, b_c0, b_c1, FAMILY, EXACT, RULE,
         )  # fmt: skip
+        if AHEAD:
+            std_b, _ = std_and_slope(new_rho_b)
+            for sample in range(SAMPLES):
+                noise_b = _noise(seed, column_b, column_b, sample, now + 1, stream, False, PAIRS)
+                tl.store(theta + sample * columns + column_b, new_mean_b + std_b * noise_b, mask=inside)

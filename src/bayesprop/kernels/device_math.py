@@ -126,28 +126,31 @@ def _optimise(value, first, second, at, mask, old, gradient, rate, decay, b1, b2
         m = b1 * tl.load(first + at, mask=mask, other=0.0) + (1.0 - b1) * gradient
         v = b2 * tl.load(second + at, mask=mask, other=0.0) + (1.0 - b2) * gradient * gradient
         # A root's fast version goes by the reciprocal, which is infinite for numbers below 1.2e-38.
-        denominator = tl.sqrt(tl.maximum(v / k2, 1.2e-38)) + epsilon
+        denominator = tl.sqrt(tl.maximum(v * (1.0 / k2), 1.2e-38)) + epsilon
         tl.store(first + at, m, mask=mask)
         tl.store(second + at, v, mask=mask)
-        tl.store(value + at, old * decay - rate * (m / k1) / denominator, mask=mask)
+        new = old * decay - (rate / k1) * m / denominator
     elif RULE == "momentum":
         m = b1 * tl.load(first + at, mask=mask, other=0.0) + gradient
         tl.store(first + at, m, mask=mask)
-        tl.store(value + at, old - rate * m, mask=mask)
+        new = old - rate * m
     else:
-        tl.store(value + at, old - rate * gradient, mask=mask)
+        new = old - rate * gradient
+    tl.store(value + at, new, mask=mask)
+    return new
 
 
 @triton.jit
 def finish(
     mean, rho, mean_first, mean_second, rho_first, rho_second,
-    at_mean, at_rho, mask, weights, mu, std, slope, by_mean, by_std, numbers, particle, particles, kl_scale,
+    at, mask, weights, mu, rho_old, std, slope, by_mean, by_std, numbers, particle, particles, kl_scale,
     b1, b2, epsilon, weight_decay, c0, c1, FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr,
 ):  # fmt: skip
     """Add what is left of the KL's gradient to the gradients by mean and std, and take the optimiser's step.
 
     `numbers` (5, particles) are the step's learning rates of mean and rho, its KL weight and Adam's two corrections.
     `weights` marks the columns under `mask` to which the family's closed form belongs; latents are not among them.
+    Pointers are those of the particle's own rows. Returns the new mean and rho.
     """
     mean_rate = tl.load(numbers + particle)
     rho_rate = tl.load(numbers + particles + particle)
@@ -159,23 +162,24 @@ def finish(
         by_mean += tl.where(weights, kl_weight * exact_mean, 0.0)
         by_std += tl.where(weights, kl_weight * exact_std, 0.0)
     by_rho = (by_std - kl_weight / std) * slope
-    old = tl.load(rho + at_rho, mask=mask, other=0.0)
-    _optimise(rho, rho_first, rho_second, at_rho, mask, old, by_rho, rho_rate, 1.0, b1, b2, epsilon, k1, k2, RULE)
     decay = 1.0 - mean_rate * weight_decay
-    _optimise(
-        mean, mean_first, mean_second, at_mean, mask, mu, by_mean, mean_rate, decay, b1, b2, epsilon, k1, k2, RULE
+    new_rho = _optimise(
+        rho, rho_first, rho_second, at, mask, rho_old, by_rho, rho_rate, 1.0, b1, b2, epsilon, k1, k2, RULE
     )
+    new_mean = _optimise(
+        mean, mean_first, mean_second, at, mask, mu, by_mean, mean_rate, decay, b1, b2, epsilon, k1, k2, RULE
+    )
+    return new_mean, new_rho
 
 
 @triton.jit
 def finish_points(
-    mean, first, second, at, mask, gradient, numbers, particle, particles, b1, b2, epsilon, weight_decay,
+    mean, first, second, at, mask, mu, gradient, numbers, particle, particles, b1, b2, epsilon, weight_decay,
     RULE: tl.constexpr,
 ):  # fmt: skip
     """The same for columns without a distribution."""
     rate = tl.load(numbers + particle)
     k1 = tl.load(numbers + 3 * particles + particle)
     k2 = tl.load(numbers + 4 * particles + particle)
-    old = tl.load(mean + at, mask=mask, other=0.0)
     decay = 1.0 - rate * weight_decay
-    _optimise(mean, first, second, at, mask, old, gradient, rate, decay, b1, b2, epsilon, k1, k2, RULE)
+    _optimise(mean, first, second, at, mask, mu, gradient, rate, decay, b1, b2, epsilon, k1, k2, RULE)
