@@ -105,6 +105,7 @@ def test_idx_of_any_dimension(tmp_path, shape):
         (gzip.compress(b"\x00\x00\x0d\x01\x00\x00\x00\x00"), "begin with 00000d01"),
         (gzip.compress(b""), "0 bytes"),
     ],
+    ids=["no gzip", "gzip cut short", "array cut short", "other type", "empty"],
 )
 def test_files_that_are_not_idx(tmp_path, content, message):
     path = tmp_path / "x.gz"

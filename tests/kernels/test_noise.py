@@ -158,7 +158,7 @@ def test_lanes_of_vmap_have_the_noise_that_they_have_alone(body):
 
 def test_the_operator_is_registered_as_torch_wants_it():
     operator = torch.ops.bayesprop.normal.default
-    found = torch.library.opcheck(operator, (KEYS, 3, 1, 7))
+    found = torch.library.opcheck(operator, (KEYS, torch.tensor(3), 1, 7))
     assert set(found.values()) == {"SUCCESS"}
     assert len(found) == 4
 
