@@ -306,9 +306,15 @@ class Model:
             for name, stack in copies.items():
                 buffers[name].copy_(stack.mean(1) if stack.is_floating_point() else stack[:, 0])
 
-    def outputs(self, theta: Tensor, buffers: Mapping[str, Tensor], inputs: Any) -> Tensor:
-        """Network outputs for theta (particles, draws, columns) on shared inputs: (particles, draws, rows, ...)."""
-        arguments = (self.weights(theta), self.spread_buffers(buffers, theta.shape[1]), inputs)
+    def outputs(
+        self, theta: Tensor, buffers: Mapping[str, Tensor], inputs: Any, *, buffers_of_draws: bool = False
+    ) -> Tensor:
+        """Network outputs for theta (particles, draws, columns) on shared inputs: (particles, draws, rows, ...).
+
+        `buffers` are (particles, ...), or (particles, draws, ...) with `buffers_of_draws`.
+        """
+        each = buffers if buffers_of_draws else self.spread_buffers(buffers, theta.shape[1])
+        arguments = (self.weights(theta), each, inputs)
         return self.over_lanes(self.forward, arguments, ("PS", "PS", ""), *theta.shape[:2])
 
     def widest_layer(self, inputs: Any) -> int:

@@ -95,7 +95,7 @@ def test_memory_is_bounded_whatever_the_numbers_of_rows_and_draws(gaussian, budg
     size = posterior.model.layout.size
     sampled, shown, draw, evaluate = [], [], posterior.draw, posterior.model.outputs
     monkeypatch.setattr(posterior, "draw", lambda *a, **k: sampled.append(draw(*a, **k)) or sampled[-1])
-    monkeypatch.setattr(posterior.model, "outputs", lambda *a: shown.append(evaluate(*a)) or shown[-1])
+    monkeypatch.setattr(posterior.model, "outputs", lambda *a, **k: shown.append(evaluate(*a, **k)) or shown[-1])
     budgets(weights, 60)
     yielded = [found.numel() for _, found, _ in posterior.outputs(inputs, 10)()]
     group = max(1, min(10, weights // size))

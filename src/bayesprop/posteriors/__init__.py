@@ -4,5 +4,6 @@ from bayesprop.posteriors.delta import Delta
 from bayesprop.posteriors.diagonal_gaussian import DiagonalGaussian
 from bayesprop.posteriors.files import load
 from bayesprop.posteriors.posterior import Context, Posterior
+from bayesprop.posteriors.samples import Samples
 
-__all__ = ["Context", "Delta", "DiagonalGaussian", "Posterior", "load"]
+__all__ = ["Context", "Delta", "DiagonalGaussian", "Posterior", "Samples", "load"]

@@ -51,8 +51,10 @@ def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
             found, latents = [], []
             with torch.no_grad(), _guard(model, rng.at(start)):
                 for first in range(0, draws, group):
-                    theta = held if held is not None else posterior.draw(rng, min(group, draws - first), first)
-                    found.append(model.outputs(theta, posterior.buffers, piece))
+                    count = min(group, draws - first)
+                    theta = held if held is not None else posterior.draw(rng, count, first)
+                    own = posterior.draw_buffers(rng, count, first)
+                    found.append(model.outputs(theta, own, piece, buffers_of_draws=True))
                     latents.append(model.latent_values(theta))
                 whole = (found[0] if len(found) == 1 else torch.cat(found, 1)).flatten(0, 1)
                 joined = {name: torch.cat([some[name] for some in latents], 1).flatten(0, 1) for name in latents[0]}

@@ -74,6 +74,11 @@ class Posterior(ABC):
         """Rows of theta, (particles, draws, columns): draw number `first` + s is the same number whatever `draws`
         is."""
 
+    def draw_buffers(self, rng: Rng, draws: int, first: int = 0) -> dict[str, Tensor]:
+        """The network's buffers for the same draws, (particles, draws, ...): those of the particle, unless a draw has
+        its own."""
+        return self.model.spread_buffers(self.buffers, draws)
+
     @property
     def particles(self) -> int:
         return next(iter(self.tensors().values())).shape[0]
