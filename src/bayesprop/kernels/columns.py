@@ -132,6 +132,7 @@ def update(
     from bayesprop.kernels.device_columns import update_kernel
 
     (particles, columns), width = mean.shape, rho.shape[1]
+    gradient = gradient.contiguous()  # autograd may hand over a part of something larger
     samples = gradient.shape[1]
     constants = prior.constants
     start = first - first % 4  # noise comes in blocks of four columns
