@@ -115,9 +115,9 @@ def test_a_piece_that_nobody_holds_is_gone_when_the_next_one_is_made(model, gaus
     alive: list[int] = []
     evaluate = posterior.model.outputs
 
-    def looking(*arguments):
+    def looking(*arguments, **options):
         alive.append(sum(piece() is not None for piece in yielded))
-        return evaluate(*arguments)
+        return evaluate(*arguments, **options)
 
     monkeypatch.setattr(posterior.model, "outputs", looking)
     budgets(10**9, 40)

@@ -40,7 +40,7 @@ class Opaque(Posterior):
 
 
 def test_package():
-    assert posteriors.__all__ == ["Context", "Delta", "DiagonalGaussian", "Posterior", "load"]
+    assert posteriors.__all__ == ["Context", "Delta", "DiagonalGaussian", "Posterior", "Samples", "load"]
 
 
 # -- moments ----------------------------------------------------------------------------------------------------------
