@@ -36,13 +36,14 @@ __all__ = ["Batch", "Model", "Place"]
 class Place:
     """Where in a training a step is: what schedules read.
 
-    `index` counts the minibatches of an epoch from 0 and `count` is their number; `epoch` counts from 0 and `progress`
-    is the share of the whole training that is done.
+    `index` counts the minibatches of an epoch from 0 and `count` is their number; `epoch` counts from 0 to `epochs`,
+    and `progress` is the share of the whole training that is done.
     """
 
     index: int = 0
     count: int = 1
     epoch: int = 0
+    epochs: int = 1
     progress: float = 0.0
 
 

@@ -93,7 +93,7 @@ class Source:
         """Where step number `index` of an epoch is, for data whose number of batches is known."""
         assert self.count is not None
         progress = (epoch + index / self.count) / self.epochs
-        return Place(index=index, count=self.count, epoch=epoch, progress=progress)
+        return Place(index=index, count=self.count, epoch=epoch, epochs=self.epochs, progress=progress)
 
     def for_all(self, tensor: Tensor) -> Tensor:
         """One leading axis for the particles, without a copy."""
@@ -112,8 +112,8 @@ class Source:
             ready = self.model.prepare_inputs(inputs), targets.to(self.model.device)
             wide_inputs, wide_targets = pytree.tree_map(self.for_all, ready)
             progress = (epoch + min(index / count, 1.0)) / self.epochs
-            place = {"index": index, "count": max(count, index + 1), "epoch": epoch, "progress": progress}
-            yield Batch(wide_inputs, wide_targets, self.num_data, **place)
+            place = Place(index=index, count=max(count, index + 1), epoch=epoch, epochs=self.epochs, progress=progress)
+            yield Batch(wide_inputs, wide_targets, self.num_data, **vars(place))
 
 
 def _check_kind(data: Data | Stream, model: Model) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from bayesprop.inference.oracle import prior_score
 from bayesprop.model import Batch, Model
 from bayesprop.random_weights import NoiseSource, SharedWeights, randomize
 from bayesprop.rng import Rng, Stream
@@ -160,12 +161,3 @@ def _kl_gradients(
         assert pair is not None
         mean_gradient[:, :random], std_gradient[:, :random] = pair
     return mean_gradient, std_gradient
-
-
-def prior_score(model: Model, theta: Tensor, *, skip_weights: bool = False) -> Tensor:
-    """d log p(theta) / d theta of the unconstrained columns (particles, samples, columns with a distribution)."""
-    score = torch.zeros_like(theta) if skip_weights else model.bound_prior.score(theta)
-    for latent in model.likelihood.latents:
-        columns = model.layout.by_name[latent.name].columns
-        score[..., columns] = latent.unconstrained_score(theta[..., columns])
-    return score
