@@ -23,14 +23,15 @@ __all__ = ["Latent"]
 class Latent:
     """One named group of hyper-parameters.
 
-    `log_density` is the hyperprior's density in the constrained value, elementwise. `initial` is a constrained value.
+    `log_density` is the hyperprior's density in the constrained value, elementwise. `initial` is a constrained value, or
+    one for each particle of a population.
     `score`, where it is known, is the derivative of the *unconstrained* density, Jacobian included, elementwise.
     """
 
     name: str
     shape: tuple[int, ...]
     log_density: Callable[[Tensor], Tensor]
-    initial: float = 1.0
+    initial: float | Tensor = 1.0
     score: Callable[[Tensor], Tensor] | None = None
     constraint: constraints.Constraint = constraints.positive
 
@@ -59,6 +60,7 @@ class Latent:
             return self.score(columns)
         return torch.func.grad(lambda leaf: self.unconstrained_log_density(leaf).sum())(columns.detach())
 
-    def initial_column(self) -> float:
+    def initial_column(self, particle: int = 0) -> float:
         """The unconstrained number at which this latent starts."""
-        return float(self.transform.inv(torch.tensor(self.initial, dtype=torch.float64)))
+        initial = self.initial[particle] if isinstance(self.initial, Tensor) else self.initial
+        return float(self.transform.inv(torch.as_tensor(initial, dtype=torch.float64)))

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.distributions import arguments
+from bayesprop.distributions.elementwise import Number, log
 from bayesprop.errors import ConfigurationError
 
 __all__ = ["Gamma", "HalfCauchy", "HalfNormal", "Hyperprior", "InverseGamma", "Product", "Quantity", "Shared"]
@@ -61,7 +62,7 @@ class Hyperprior(ABC):
 
     @property
     @abstractmethod
-    def typical(self) -> float:
+    def typical(self) -> Number:
         """A value of the quantity near the middle of its density."""
 
     @abstractmethod
@@ -73,7 +74,7 @@ class Hyperprior(ABC):
         """d log p_q / d log q."""
 
     @property
-    def initial(self) -> float:
+    def initial(self) -> Number:
         """The scale at which learning starts."""
         return self.typical ** (1.0 / _POWER[self.of])
 
@@ -107,84 +108,88 @@ class Hyperprior(ABC):
 class HalfNormal(Hyperprior):
     """p(q) = sqrt(2 / pi) / scale exp(-q^2 / (2 scale^2)): about `scale` or below, hardly above three times that."""
 
-    scale: float = 1.0
+    scale: Number = 1.0
     example: ClassVar[str] = "HalfNormal(scale=1.0)"
     numbers: ClassVar[tuple[str, ...]] = ("scale",)
 
     @property
-    def typical(self) -> float:
+    def typical(self) -> Number:
         return 0.6744897501960817 * self.scale  # the median: the upper quartile of a standard normal
 
     def log_density(self, log_quantity: Tensor) -> Tensor:
-        constant = 0.5 * math.log(2.0 / math.pi) - math.log(self.scale)
-        return constant - 0.5 * torch.exp(2.0 * (log_quantity - math.log(self.scale)))
+        constant = 0.5 * math.log(2.0 / math.pi) - log(self.scale)
+        return constant - 0.5 * torch.exp(2.0 * (log_quantity - log(self.scale)))
 
     def score(self, log_quantity: Tensor) -> Tensor:
-        return -torch.exp(2.0 * (log_quantity - math.log(self.scale)))
+        return -torch.exp(2.0 * (log_quantity - log(self.scale)))
 
 
 @dataclass(frozen=True)
 class HalfCauchy(Hyperprior):
     """p(q) = 2 / (pi scale (1 + (q / scale)^2)): near zero or very large; the building block of the horseshoe."""
 
-    scale: float = 1.0
+    scale: Number = 1.0
     example: ClassVar[str] = "HalfCauchy(scale=1.0)"
     numbers: ClassVar[tuple[str, ...]] = ("scale",)
 
     @property
-    def typical(self) -> float:
+    def typical(self) -> Number:
         return self.scale  # the median
 
     def log_density(self, log_quantity: Tensor) -> Tensor:
-        doubled = 2.0 * (log_quantity - math.log(self.scale))
-        return math.log(2.0 / math.pi) - math.log(self.scale) - torch.logaddexp(torch.zeros_like(doubled), doubled)
+        doubled = 2.0 * (log_quantity - log(self.scale))
+        return math.log(2.0 / math.pi) - log(self.scale) - torch.logaddexp(torch.zeros_like(doubled), doubled)
 
     def score(self, log_quantity: Tensor) -> Tensor:
-        return -2.0 * torch.sigmoid(2.0 * (log_quantity - math.log(self.scale)))
+        return -2.0 * torch.sigmoid(2.0 * (log_quantity - log(self.scale)))
 
 
 @dataclass(frozen=True)
 class InverseGamma(Hyperprior):
     """p(q) = rate^a / Gamma(a) q^(-a - 1) exp(-rate / q) with a = concentration; by default of the variance."""
 
-    concentration: float
-    rate: float
+    concentration: Number
+    rate: Number
     of: Quantity = field(default="variance", kw_only=True)
     example: ClassVar[str] = "InverseGamma(concentration=2.0, rate=1.0)"
     numbers: ClassVar[tuple[str, ...]] = ("concentration", "rate")
 
     @property
-    def typical(self) -> float:
+    def typical(self) -> Number:
         return self.rate / self.concentration  # 1 / E[1 / q]: exists where the mean does not
 
     def log_density(self, log_quantity: Tensor) -> Tensor:
-        a, log_rate = self.concentration, math.log(self.rate)
-        return a * log_rate - math.lgamma(a) - (a + 1.0) * log_quantity - torch.exp(log_rate - log_quantity)
+        a, log_rate = self.concentration, log(self.rate)
+        return a * log_rate - _log_gamma(a) - (a + 1.0) * log_quantity - torch.exp(log_rate - log_quantity)
 
     def score(self, log_quantity: Tensor) -> Tensor:
-        return torch.exp(math.log(self.rate) - log_quantity) - (self.concentration + 1.0)
+        return torch.exp(log(self.rate) - log_quantity) - (self.concentration + 1.0)
 
 
 @dataclass(frozen=True)
 class Gamma(Hyperprior):
     """p(q) = rate^a / Gamma(a) q^(a - 1) exp(-rate q) with a = concentration; by default of the precision."""
 
-    concentration: float
-    rate: float
+    concentration: Number
+    rate: Number
     of: Quantity = field(default="precision", kw_only=True)
     example: ClassVar[str] = "Gamma(concentration=2.0, rate=1.0)"
     numbers: ClassVar[tuple[str, ...]] = ("concentration", "rate")
 
     @property
-    def typical(self) -> float:
+    def typical(self) -> Number:
         return self.concentration / self.rate  # the mean
 
     def log_density(self, log_quantity: Tensor) -> Tensor:
-        a, log_rate = self.concentration, math.log(self.rate)
-        return a * log_rate - math.lgamma(a) + (a - 1.0) * log_quantity - torch.exp(log_rate + log_quantity)
+        a, log_rate = self.concentration, log(self.rate)
+        return a * log_rate - _log_gamma(a) + (a - 1.0) * log_quantity - torch.exp(log_rate + log_quantity)
 
     def score(self, log_quantity: Tensor) -> Tensor:
-        return (self.concentration - 1.0) - torch.exp(math.log(self.rate) + log_quantity)
+        return (self.concentration - 1.0) - torch.exp(log(self.rate) + log_quantity)
+
+
+def _log_gamma(number: Number) -> Number:
+    return torch.lgamma(number) if isinstance(number, Tensor) else math.lgamma(number)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesprop.errors import ConfigurationError
+from bayesprop.latents import Latent
 from bayesprop.layout import Block
 from bayesprop.model import Model
 from bayesprop.priors.transfer import relative_size
@@ -54,7 +55,7 @@ def starting_means(model: Model, rng: Rng, start: Start = "fan_in") -> Tensor:
     modules, parameters = dict(network.named_modules()), dict(network.named_parameters())
     noise = rng.normal(layout.size, Stream.INITIAL, dtype=model.dtype)[:, 0]
     theta = torch.empty_like(noise)
-    initial = {latent.name: latent.initial_column() for latent in model.latents}
+    initial = {latent.name: _initial_columns(latent, rng.particles) for latent in model.latents}
     if not (
         start in ("fan_in", "network")
         or isinstance(start, float | int)
@@ -69,7 +70,7 @@ def starting_means(model: Model, rng: Rng, start: Start = "fan_in") -> Tensor:
     for block in layout.blocks:
         columns = block.columns
         if block.kind == "latent":
-            theta[:, columns] = initial[block.name]
+            theta[:, columns] = initial[block.name].to(theta)
             continue
         value = parameters[block.name].detach().to(model.dtype)
         module = modules[block.module]
@@ -97,27 +98,43 @@ def starting_means(model: Model, rng: Rng, start: Start = "fan_in") -> Tensor:
     return theta
 
 
-def starting_scales(model: Model, mean: Tensor, scale: float, relative_scale: float | None = None) -> Tensor:
+def _initial_columns(latent: Latent, particles: int) -> Tensor:
+    """Where a latent starts, (particles, 1)."""
+    return torch.tensor([[latent.initial_column(p)] for p in range(particles)], dtype=torch.float64)
+
+
+def _rows(value: float | Tensor, like: Tensor) -> Tensor:
+    """A number, or one for each particle, as (particles, 1) of the kind of `like`."""
+    return torch.as_tensor(value, dtype=torch.float64).to(like).reshape(-1, 1).expand(like.shape[0], 1)
+
+
+def starting_scales(
+    model: Model, mean: Tensor, scale: float | Tensor, relative_scale: float | Tensor | None = None
+) -> Tensor:
     """Standard deviations to start from, for the columns that have a distribution: (particles, columns).
 
-    `scale` everywhere; with `relative_scale` d, of random weights d |mean|, and at least a tenth of d times the root
-    mean square of the parameter (MOPED, Krishnan et al. 2020). A parameter that is all zero keeps `scale`.
+    Each scale is a number or one for each particle. `scale` everywhere; with `relative_scale` d, of random weights
+    d |mean|, and at least a tenth of d times the root mean square of the parameter (MOPED, Krishnan et al. 2020). A
+    parameter that is all zero keeps `scale`.
     """
-    found = torch.full_like(mean[:, : model.layout.latent], scale)
+    found = _rows(scale, mean).repeat(1, model.layout.latent)
     if relative_scale is None:
         return found
+    relative = _rows(relative_scale, mean)[:, 0]
     for block in model.layout.of_kind("random"):
-        for row, values in zip(found[:, block.columns], mean[:, block.columns], strict=True):
+        for row, values, factor in zip(found[:, block.columns], mean[:, block.columns], relative, strict=True):
             if bool(values.any()):
-                row.copy_(relative_scale * relative_size(values))
+                row.copy_(factor * relative_size(values))
     return found
 
 
-def starting_rho(model: Model, rng: Rng, rho: float | tuple[float, float]) -> Tensor:
-    """rho itself, a number or drawn uniformly between two: (particles, columns with a distribution)."""
+def starting_rho(model: Model, rng: Rng, rho: float | Tensor | tuple[float, float]) -> Tensor:
+    """rho itself, a number (or one for each particle) or drawn uniformly between two: (particles, columns with a
+    distribution)."""
     size, width = model.layout.size, model.layout.latent
     if not isinstance(rho, tuple):
-        return torch.full((rng.particles, width), float(rho), dtype=model.dtype, device=model.device)
+        like = torch.empty(rng.particles, 0, dtype=model.dtype, device=model.device)
+        return _rows(rho, like).repeat(1, width)
     low, high = rho
     noise = rng.normal(size + width, Stream.INITIAL, dtype=torch.float64)[:, 0, size:]
     return (low + (high - low) * torch.special.ndtr(noise)).to(model.dtype)

@@ -17,7 +17,8 @@ from bayesprop.distributions.hyperpriors import Hyperprior, Product
 from bayesprop.errors import ConfigurationError, did_you_mean
 from bayesprop.latents import Latent
 from bayesprop.layout import Block, match
-from bayesprop.priors.bound import BoundPrior, Group, Vector
+from bayesprop.priors.bound import BoundPrior, Group
+from bayesprop.priors.constants import Vector
 from bayesprop.priors.hierarchical import Piece, Spread, place
 from bayesprop.priors.prior import Prior
 
@@ -71,7 +72,7 @@ def bind(prior: Prior | Mapping[str, Prior], blocks: Sequence[Block], others: Co
         random=random,
         latents=tuple(latents),
         groups=groups,
-        hyperpriors=tuple((columns, latent) for columns, latent, _ in hyperpriors),
+        hyperpriors=tuple(hyperpriors),
         order=order,
         descriptions={name: part.prior.describe() for name, part in parts.items()},
     )

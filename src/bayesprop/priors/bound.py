@@ -20,32 +20,14 @@ import torch
 from torch import Tensor
 
 from bayesprop.distributions.elementwise import Elementwise, Family, Number
+from bayesprop.distributions.hyperpriors import Hyperprior
 from bayesprop.errors import ConfigurationError
 from bayesprop.latents import Latent
 from bayesprop.layout import Block
+from bayesprop.priors.constants import PerParticle, Vector
 from bayesprop.priors.hierarchical import Spread
 
 __all__ = ["BoundPrior", "Group", "Vector"]
-
-
-class Vector:
-    """A constant tensor that follows theta: moved to its device (and, for numbers, its dtype) once, then remembered."""
-
-    def __init__(self, values: Tensor) -> None:
-        self.values = values
-        self._copies: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-
-    def like(self, theta: Tensor) -> Tensor:
-        dtype = theta.dtype if self.values.is_floating_point() else self.values.dtype
-        found = self._copies.get((theta.device, dtype))
-        if found is None:
-            found = self.values.to(theta.device, dtype)
-            if torch.compiler.is_compiling():
-                return found
-            # Inside torch.func a fresh tensor is wrapped for that transform, and useless after it: keep what it wraps.
-            found = torch.func.debug_unwrap(found)
-            self._copies[theta.device, dtype] = found
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +97,14 @@ class BoundPrior:
     """A prior over the columns of a layout. Columns to the right of those it knows are ignored everywhere.
 
     `random` is the number W of weights, `size` the number H of weights and latents. `order` undoes the order of the
-    groups; None where they lie in order. `hyperpriors` are the latents again, those with equal hyperpriors as one.
+    groups; None where they lie in order. `hyperpriors` are the latents again, those with equal hyperpriors as one, each
+    with the hyperprior itself.
     """
 
     random: int
     latents: tuple[Latent, ...]
     groups: tuple[Group, ...]
-    hyperpriors: tuple[tuple[slice, Latent], ...]
+    hyperpriors: tuple[tuple[slice, Latent, Hyperprior], ...]
     order: Vector | None
     descriptions: Mapping[str, str]
 
@@ -136,12 +119,27 @@ class BoundPrior:
 
     @cached_property
     def family(self) -> Family | None:
-        """The one family with plain numbers that covers all columns, if there is one."""
+        """The one family with plain numbers that covers all columns of every particle, if there is one."""
+        return self.families[0] if len(self.families) == 1 else None
+
+    @cached_property
+    def families(self) -> tuple[Family, ...]:
+        """The same where particles have numbers of their own: one for each of them, one for all, or none at all."""
         group = self.groups[0]
-        values = tuple(group.arguments[name] for name in group.density.parameters)
-        numbers = tuple(value for value in values if isinstance(value, float))
-        simple = len(self.groups) == 1 and not group.factors and len(numbers) == len(values)
-        return Family(group.density.name, numbers) if simple else None
+        if len(self.groups) > 1 or group.factors:
+            return ()
+        rows: list[list[float]] = []
+        for name in group.density.parameters:
+            value = group.arguments[name]
+            if isinstance(value, PerParticle) and value.values.shape[1] == 1:
+                rows.append(value.values[:, 0].tolist())
+            elif not isinstance(value, Vector):
+                rows.append([value])
+            else:
+                return ()
+        count = max(map(len, rows), default=1)
+        wide = [row if len(row) == count else row * count for row in rows]
+        return tuple(Family(group.density.name, tuple(row[p] for row in wide)) for p in range(count))
 
     def _enough(self, theta: Tensor, columns: int) -> None:
         if theta.shape[-1] < columns:
@@ -165,7 +163,7 @@ class BoundPrior:
         total = self.groups[0].log_density(theta).sum(-1)
         for group in self.groups[1:]:
             total = total + group.log_density(theta).sum(-1)
-        for columns, latent in self.hyperpriors:
+        for columns, latent, _ in self.hyperpriors:
             total = total + latent.unconstrained_log_density(theta[..., columns])
         return total
 
@@ -178,14 +176,16 @@ class BoundPrior:
         return self._widened(row, theta)
 
     def prior_std(self) -> Tensor | None:
-        """The standard deviation of each random column, float64 on the CPU; None unless all are finite and fixed.
+        """The standard deviation of each random column, float64 on the CPU; None unless all are finite and fixed, and
+        the same for every particle.
 
         A non-centred column is standardised: its standard deviation is that of its family at scale 1.
         """
         here = torch.zeros((), dtype=torch.float64)
 
         def one(group: Group) -> Tensor:
-            fixed = not any(factor.centred for factor in group.factors)
+            own = any(isinstance(value, PerParticle) for value in group.arguments.values())
+            fixed = not own and not any(factor.centred for factor in group.factors)
             std = group.density.std(*group.values(here)) if fixed else math.inf
             return torch.as_tensor(std, dtype=torch.float64).expand(group.size)
 
