@@ -41,7 +41,8 @@ class Method(Protocol[State]):
     What a method may say of itself, as a class attribute, a field or a property:
     `population`, the number of particles that it trains together and keeps (members, chains);
     `needs_all_rows`, that each step takes the whole data; `steps`, how many steps a whole run has (None: the loop
-    decides).
+    decides); `per_particle`, the fields of which each particle may have its own: a tensor of numbers (particles,), or a
+    function that returns one (see `inference.population`).
     """
 
     population: int = 1
@@ -59,6 +60,11 @@ class Method(Protocol[State]):
         return ()
 
     def update(self, model: Model, state: State, batch: Batch, rng: Rng) -> tuple[State, Info]: ...
+    per_particle: frozenset[str] = frozenset()
+
+    def resolved(self) -> Method[State]:
+        """The same method with objects in the place of the names of its parts ("adam", "warmup")."""
+        return self
 
     def finish(self, model: Model, state: State, epoch: Callable[[], Iterator[Batch]], rng: Rng) -> State:
         """The state that `posterior` is made of in the end; `epoch()` gives all batches once more."""

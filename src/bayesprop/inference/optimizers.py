@@ -43,8 +43,9 @@ class ColumnOptimizer(Protocol):
     ) -> None: ...
 
 
-def _column(rate: Rate) -> Rate:
-    return rate.reshape(-1, 1) if isinstance(rate, Tensor) and rate.dim() == 1 else rate
+def _column(rate: Rate, like: Tensor) -> Rate:
+    """Rates of particles as a column that meets `like` (particles, columns)."""
+    return rate.to(like).reshape(-1, 1) if isinstance(rate, Tensor) and rate.dim() == 1 else rate
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class SGD:
             direction = gradients[name]
             if self.momentum:
                 direction = state[f"{name}.velocity"].mul_(self.momentum).add_(direction)
-            parameter.sub_(_column(rates[name]) * direction)
+            parameter.sub_(_column(rates[name], parameter) * direction)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Adam:
     def step(self, parameters, gradients, state, rates, step) -> None:
         first_correction, second_correction = self.corrections(step)
         for name, parameter in parameters.items():
-            gradient, rate = gradients[name], _column(rates[name])
+            gradient, rate = gradients[name], _column(rates[name], parameter)
             first = state[f"{name}.first"].mul_(self.beta1).add_(gradient, alpha=1.0 - self.beta1)
             second = state[f"{name}.second"].mul_(self.beta2).addcmul_(gradient, gradient, value=1.0 - self.beta2)
             if self.weight_decay and name == "mean":

@@ -21,7 +21,14 @@ from bayesprop.kernels import native
 
 __all__ = ["FAMILIES", "adam_update", "sample"]
 
-# Closed-form families by name: the number that native.cpp switches on, and the numbers that its score needs.
+
+
+def _log(number: float | Tensor) -> float | Tensor:
+    return torch.log(number) if isinstance(number, Tensor) else math.log(number)
+
+
+# Closed-form families by name: the number that native.cpp switches on, and the numbers that its score needs. These are
+# functions of the family's own numbers, floats or tensors.
 FAMILIES = {
     "normal": (1, lambda loc, scale: (loc, 1.0 / scale**2)),
     "laplace": (2, lambda loc, scale: (loc, 1.0 / scale)),
@@ -29,7 +36,7 @@ FAMILIES = {
     "scale_mixture": (
         4,
         lambda pi, scale1, scale2: (
-            math.log(pi / (1.0 - pi)) + math.log(scale2 / scale1),
+            _log(pi / (1.0 - pi)) + _log(scale2 / scale1),
             0.5 * (1.0 / scale2**2 - 1.0 / scale1**2),
             1.0 / scale1**2,
             1.0 / scale2**2,
@@ -72,7 +79,7 @@ def adam_update(
     stream: int,
     *,
     family: str,
-    parameters: Sequence[float],
+    parameters: Sequence[float] | Sequence[Sequence[float]],
     closed_form: bool,
     adam: Sequence[Sequence[float]],
     likelihood_weight: float,
@@ -82,13 +89,16 @@ def adam_update(
 
     `tensors`: mean, rho, first and second moment of the mean, first and second moment of rho; each (particles, ...).
     `gradients`: dL/dw in pieces (particles, columns of the piece), in the order of the columns; the columns that they
-    cover are updated. `adam`: for each particle the eight numbers that native.cpp lists.
+    cover are updated. `parameters`: the family's, one tuple for all particles or one for each. `adam`: for each
+    particle the eight numbers that native.cpp lists.
     """
     handle = native.library().handle
     assert handle is not None, "the caller asks explain() first"
     number, order = FAMILIES[family]
     code = 0 if closed_form and family == "normal" else number
-    constants = _floats(order(*parameters), 4)
+    own = [numbers for numbers in parameters if isinstance(numbers, Sequence)]
+    each = own or [[numbers for numbers in parameters if not isinstance(numbers, Sequence)]]
+    constants = [_floats(order(*numbers), 4) for numbers in each] * (len(keys) if len(each) == 1 else 1)
     pieces = [gradient.contiguous() for gradient in gradients]
     starts = [0]
     for piece in pieces:
@@ -100,4 +110,4 @@ def adam_update(
         pointers = (ctypes.c_void_p * len(pieces))(*[piece[p].data_ptr() for piece in pieces])
         weights = (ctypes.c_float(likelihood_weight), ctypes.c_float(kl_weights[p]))
         tail = _integers(seed, draw, step, stream, code)
-        handle.bayesprop_adam(*rows, pointers, edges, *shape, *tail, constants, _floats(adam[p], 8), *weights)
+        handle.bayesprop_adam(*rows, pointers, edges, *shape, *tail, constants[p], _floats(adam[p], 8), *weights)

@@ -30,7 +30,7 @@ Salimans, Welling 2015 (local reparameterisation). Wen et al. 2018 (flipout).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
 from bayesprop.inference.method import Info, Method
-from bayesprop.inference.optimizers import Adam, ColumnOptimizer, as_optimizer
+from bayesprop.inference.optimizers import Adam, ColumnOptimizer, Torch, as_optimizer
 from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, rho_of, starting_means, starting_rho, starting_scales
 from bayesprop.inference.variational import fused, gradients, on_device
@@ -82,6 +82,8 @@ class BayesByBackprop(Method[MeanFieldState]):
         schedule: factor on the learning rates as a function of the training's progress; it falls to 0 along a cosine.
         clip_norm: longest gradient of (mean, rho) of one particle.
 
+    Numbers for each particle are tensors (particles,): all of `per_particle`.
+
     >>> BayesByBackprop(learning_rate=1e-3).temperature
     1.0
     """
@@ -95,11 +97,11 @@ class BayesByBackprop(Method[MeanFieldState]):
     temperature: float | Tensor = 1.0
     stick_the_landing: bool = False
     initial_mean: Start = "fan_in"
-    initial_scale: float = 0.02
-    relative_initial_scale: float | None = None
-    initial_rho: float | tuple[float, float] | None = None
+    initial_scale: float | Tensor = 0.02
+    relative_initial_scale: float | Tensor | None = None
+    initial_rho: float | Tensor | tuple[float, float] | None = None
     schedule: Schedule = Cosine()
-    clip_norm: float | None = None
+    clip_norm: float | Tensor | None = None
 
     def __post_init__(self) -> None:
         faults = [
@@ -119,7 +121,7 @@ class BayesByBackprop(Method[MeanFieldState]):
             faults.append(f'kl must be "auto", "closed_form" or "monte_carlo", got {self.kl!r}')
         if self.stick_the_landing and self.kl == "closed_form":
             faults.append('stick_the_landing samples the KL: use it with kl="monte_carlo"')
-        if self.initial_rho is not None and self.initial_scale != type(self).initial_scale:
+        if self.initial_rho is not None and bool(torch.as_tensor(self.initial_scale != type(self).initial_scale).any()):
             faults.append("initial_rho and initial_scale say the same thing: give one of them")
         if faults:
             raise ConfigurationError(
@@ -134,12 +136,29 @@ class BayesByBackprop(Method[MeanFieldState]):
     def init(self, model: Model, rng: Rng) -> MeanFieldState:
         if self.kl == "closed_form" and not gradients.has_closed_form(model):
             raise ConfigurationError(
+    @property
+    def per_particle(self) -> frozenset[str]:  # type: ignore[override]
+        starts = {"initial_scale", "relative_initial_scale", "initial_rho"}
+        found = starts | {"temperature", "kl_weights", "clip_norm"}
+        if isinstance(as_optimizer(self.optimizer), Torch):  # which takes one rate for all particles
+            return frozenset(found)
+        return frozenset(found | {"learning_rate", "scale_learning_rate", "schedule"})
+
+    def resolved(self) -> BayesByBackprop:
+        return replace(self, optimizer=as_optimizer(self.optimizer), kl_weights=as_weights(self.kl_weights))
+
+    @property
+    def looks_at_host(self) -> str:  # type: ignore[override]
+        """The classes of torch.optim want a learning rate that is a number of Python."""
+        optimizer = as_optimizer(self.optimizer)
+        return f"torch's {optimizer.cls.__name__} is told its rate by the host" if isinstance(optimizer, Torch) else ""
+
                 'kl="closed_form" needs a prior whose KL with a Gaussian has one',
                 received=f"{model.prior!r}",
                 expected="Normal, Laplace or Flat with numbers as scales",
                 write='kl="auto"',
             )
-        for name in ("learning_rate", "scale_learning_rate", "temperature"):
+        for name in sorted(self.per_particle):
             value = getattr(self, name)
             if isinstance(value, Tensor) and tuple(value.shape) not in ((), (rng.particles,)):
                 raise ConfigurationError(
@@ -208,7 +227,8 @@ class BayesByBackprop(Method[MeanFieldState]):
         if self.clip_norm is None:
             return None
         norm = torch.sqrt(sum(g.square().sum(1) for g in by_name.values()))  # type: ignore[arg-type]
-        factor = (self.clip_norm / norm.clamp_min(1e-30)).clamp_max(1.0)
+        longest = self.clip_norm.to(norm) if isinstance(self.clip_norm, Tensor) else self.clip_norm
+        factor = (longest / norm.clamp_min(1e-30)).clamp_max(1.0)
         for gradient in by_name.values():
             gradient.mul_(factor[:, None])
         return norm

@@ -45,14 +45,14 @@ def explain(method: BayesByBackprop, model: Model) -> Choice:
 
 def _obstacle(method: BayesByBackprop, model: Model) -> str:
     """What keeps the native passes from this method on this model; "" if nothing does. Asked in every step."""
-    family, estimator = model.bound_prior.family, method.estimator
+    families, estimator = model.bound_prior.families, method.estimator
     if model.device.type != "cpu":
         return f"weights live on {model.device.type}, native code is for the CPU"
     if model.dtype != torch.float32:
         return "theta is float64"
     if estimator != SharedWeights():
         return f"{type(estimator).__name__} with {estimator.samples} samples"
-    if family is None or family.name not in mean_field.FAMILIES:
+    if not families or families[0].name not in mean_field.FAMILIES:
         return f"the prior is not one of the families {', '.join(mean_field.FAMILIES)} with numbers as parameters"
     if not isinstance(as_optimizer(method.optimizer), Adam):
         return "the optimiser is not Adam or AdamW"
@@ -60,7 +60,7 @@ def _obstacle(method: BayesByBackprop, model: Model) -> str:
         return "gradients are clipped"
     if method.stick_the_landing:
         return "stick_the_landing"
-    if family.name == "laplace" and method.kl != "monte_carlo":
+    if families[0].name == "laplace" and method.kl != "monte_carlo":
         return "the KL of a Laplace prior is taken in closed form"
     return ""
 
@@ -75,6 +75,7 @@ def update(
     kl_weight: float | Tensor,
 ) -> Info:
     """One step, in place."""
+    assert isinstance(rng.step, int)
     random, width = model.layout.random, model.layout.latent
     keys, stream = rng.keys()[:, 0], int(Stream.WEIGHTS)
     theta = mean_field.sample(state.mean, state.rho, keys, rng.step, stream, random)
@@ -83,8 +84,7 @@ def update(
         noise = rng.normal(width, Stream.WEIGHTS)[:, 0, random:]
         theta[:, random:width] += scales(state.rho[:, random:])[0] * noise
     value, pieces = _weight_gradients(model, state, theta, batch)
-    family = model.bound_prior.family
-    assert family is not None
+    families = model.bound_prior.families
     optimizer = as_optimizer(method.optimizer)
     assert isinstance(optimizer, Adam)
     weights = _per_particle(kl_weight, rng.particles)
@@ -98,8 +98,8 @@ def update(
         keys,
         rng.step,
         stream,
-        family=family.name,
-        parameters=family.parameters,
+        family=families[0].name,
+        parameters=families[0].parameters if len(families) == 1 else [family.parameters for family in families],
         closed_form=method.kl != "monte_carlo",
         adam=[(m, r, *shared, 1.0 - m * optimizer.weight_decay) for m, r in zip(mean_rates, rho_rates, strict=True)],
         likelihood_weight=-1.0 / batch.rows,
@@ -162,7 +162,7 @@ def _update_rest(
     std, slope = scales(rho)
     if noise is not None:
         score = prior_score(model, theta[:, None, :width], skip_weights=True)[:, 0, random:]
-        weight = kl_weight.reshape(-1, 1) if isinstance(kl_weight, Tensor) else kl_weight
+        weight = kl_weight.to(std).reshape(-1, 1) if isinstance(kl_weight, Tensor) else kl_weight
         data = mean_gradient[:, : width - random].clone()
         mean_gradient[:, : width - random] -= weight / batch.num_data * score
         rho_gradient = data * noise + weight / batch.num_data * (-score * noise - 1.0 / std)

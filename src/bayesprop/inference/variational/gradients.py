@@ -74,7 +74,7 @@ def elbo_gradients(
         value, mean_gradient, std_gradient = _through_activations(method, model, state, std, noise, batch, rng)
     share = -1.0 / batch.rows  # of (1): -(N / n) / N
     mean_gradient, std_gradient = mean_gradient * share, std_gradient * share
-    weight = kl_weight.reshape(-1, 1) if isinstance(kl_weight, Tensor) else kl_weight
+    weight = kl_weight.to(std).reshape(-1, 1) if isinstance(kl_weight, Tensor) else kl_weight
     kl_mean, kl_std = _kl_gradients(method, model, state.mean[:, :width], std, random, noise)
     mean_gradient[:, :width] += weight / batch.num_data * kl_mean
     std_gradient += weight / batch.num_data * kl_std

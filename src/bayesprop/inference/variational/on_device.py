@@ -116,20 +116,20 @@ def _family(prior: BoundPrior) -> str | None:
 
 
 def _constants(prior: BoundPrior, family: str, where: torch.device) -> Tensor:
-    """The numbers of a family, (1, columns or 1, 4); of "given" there are none."""
+    """The numbers of a family, (particles or 1, columns or 1, 4); of "given" there are none."""
     if family == "given":
         return torch.zeros(1, 1, 4, device=where)
     group = prior.groups[0]
     values = [group.arguments[name] for name in group.density.parameters]
     found = columns.prior_constants(family, *(v.values if isinstance(v, Vector) else v for v in values))
-    found = found.reshape(1, -1, 4)
+    found = found.reshape((1,) * (3 - found.dim()) + found.shape)  # those of particles have three axes already
     if prior.order is not None and found.shape[1] > 1:
         found = found[:, prior.order.values]
     return found.contiguous().to(where)
 
 
 def _constants_of_stack(stack: dense.Stack, constants: Tensor) -> Tensor | None:
-    """The same for each layer's weight and bias, (1, 2 layers, 4); None if they differ within one of them."""
+    """The same for each layer's weight and bias, (particles or 1, 2 layers, 4); None if columns of one of them differ."""
     picked = []
     for layer in stack.layers:
         for start, size in ((layer.weight, layer.inputs * layer.outputs), (layer.bias, layer.outputs)):
