@@ -10,8 +10,8 @@ needs, `Info` what a person wants to see.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ from bayesprop.model import Batch, Model, Place
 from bayesprop.posteriors import Posterior
 from bayesprop.rng import Rng
 
-__all__ = ["Info", "Method", "load_tensors", "state_tensors"]
+__all__ = ["About", "Info", "Method", "load_tensors", "state_tensors"]
 
 State = TypeVar("State")
 
@@ -34,20 +34,37 @@ class Info:
     gradient_norm: Tensor | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What `bp.methods()` says of a method: what it approximates, what it costs (relative to a maximum a posteriori
+    estimate by Adam) and when to choose it."""
+
+    approximates: str
+    cost: str
+    choose: str
+
+
 @runtime_checkable
 class Method(Protocol[State]):
     """See the module's docstring. `memory` tells the bytes that training will need before they are spent.
 
     What a method may say of itself, as a class attribute, a field or a property:
+    `about`, a line of the table of all methods;
     `population`, the number of particles that it trains together and keeps (members, chains);
     `needs_all_rows`, that each step takes the whole data; `steps`, how many steps a whole run has (None: the loop
     decides); `per_particle`, the fields of which each particle may have its own: a tensor of numbers (particles,), or a
     function that returns one (see `inference.population`).
     """
 
+    about: ClassVar[About | None] = None
     population: int = 1
     needs_all_rows: bool = False
     steps: int | None = None
+    per_particle: frozenset[str] = frozenset()
+
+    def resolved(self) -> Method[State]:
+        """The same method with objects in the place of the names of its parts ("adam", "warmup")."""
+        return self
 
     def init(self, model: Model, rng: Rng) -> State: ...
 
@@ -60,11 +77,15 @@ class Method(Protocol[State]):
         return ()
 
     def update(self, model: Model, state: State, batch: Batch, rng: Rng) -> tuple[State, Info]: ...
-    per_particle: frozenset[str] = frozenset()
 
-    def resolved(self) -> Method[State]:
-        """The same method with objects in the place of the names of its parts ("adam", "warmup")."""
-        return self
+    def run(self, model: Model, state: State, places: Iterable[tuple[Batch, Rng]]) -> Iterator[tuple[State, Info]]:
+        """`update` for steps in a row; a method whose step can prepare the next one does so here.
+
+        Nothing else touches the state in between. The batches are made as they are asked for, one for each step.
+        """
+        for batch, rng in places:
+            state, info = self.update(model, state, batch, rng)
+            yield state, info
 
     def finish(self, model: Model, state: State, epoch: Callable[[], Iterator[Batch]], rng: Rng) -> State:
         """The state that `posterior` is made of in the end; `epoch()` gives all batches once more."""

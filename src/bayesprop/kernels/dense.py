@@ -18,9 +18,9 @@ from torch import Tensor
 
 from bayesprop.kernels.columns import Prior, Rule
 
-__all__ = ["Layer", "Stack", "backward", "categorical", "forward", "update"]
+__all__ = ["MOST_CLASSES", "Layer", "Stack", "backward", "forward", "head", "update"]
 
-ACTIVATIONS = ("identity", "relu", "tanh", "sigmoid")
+HEAD_ROWS, MOST_CLASSES = 16, 128  # rows of a tile of `head`, whose classes lie in one tile
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,11 @@ def _tile(rows: int, width: int, depth: int, lanes: int) -> tuple[int, int, int,
     return 16, _power(width, 16, 32), _power(depth, 16, 128), 2
 
 
-def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str) -> list[Tensor]:
-    """What each layer puts out, (lanes, rows, outputs), for theta (lanes, columns) and inputs (particles, rows, ...)."""
+def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last: bool = True) -> list[Tensor]:
+    """What each layer puts out, (lanes, rows, outputs), for theta (lanes, columns) and inputs (particles, rows, ...).
+
+    Without `last` there is only room for the last layer's, for `head`.
+    """
     from bayesprop.kernels.device_dense import forward_kernel
 
     lanes, columns = theta.shape
@@ -69,6 +72,9 @@ def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str) -> list
     found, source, start = [], inputs, 0
     for layer in stack.layers:
         out = work[start : start + lanes * rows * layer.outputs].view(lanes, rows, layer.outputs)
+        if layer is stack.layers[-1] and not last:
+            found.append(out)
+            break
         bm, bn, bk, warps = _tile(rows, layer.outputs, layer.inputs, lanes)
         grid = (-(-rows // bm), -(-layer.outputs // bn), lanes)
         forward_kernel[grid](
@@ -88,32 +94,42 @@ def _gradients_of(outputs: list[Tensor]) -> list[Tensor]:
     return [out.as_strided(out.shape, out.stride(), out.storage_offset() - base + half) for out in outputs]
 
 
-def categorical(outputs: list[Tensor], targets: Tensor) -> tuple[Tensor, Tensor]:
-    """log p(targets | logits), summed over rows and the mean over samples, (particles,); and its gradient by the last
-    layer's outputs."""
-    from bayesprop.kernels.device_dense import loss_kernel
+def head(stack: Stack, theta: Tensor, outputs: list[Tensor], inputs: Tensor, targets: Tensor, precision: str) -> Tensor:
+    """The last layer under softmax: log p(targets | logits) in parts (lanes, blocks of rows), and its gradients.
 
-    logits, gradient = outputs[-1], _gradients_of(outputs)[-1]
-    (lanes, rows, classes), particles = logits.shape, targets.shape[0]
-    value = torch.empty(particles, dtype=torch.float32, device=logits.device)
-    bn = _power(classes, 2, 1 << 20)
-    loss_kernel[(particles,)](
-        logits, targets, gradient, value, rows, classes, lanes // particles,
-        BM=_power(rows, 16, max(16, 4096 // bn)), BN=bn,
+    `outputs` has room for the last layer's, which is not used; gradients lie beside the outputs as `backward` leaves
+    them, for the last two layers.
+    """
+    from bayesprop.kernels.device_dense import head_kernel
+
+    lanes, columns = theta.shape
+    layer, rows, alone = stack.layers[-1], outputs[0].shape[1], len(stack.layers) == 1
+    places = _gradients_of(outputs)
+    source, share = (inputs, lanes // inputs.shape[0]) if alone else (outputs[-2], 1)
+    parts = torch.empty(lanes, -(-rows // HEAD_ROWS), dtype=torch.float32, device=theta.device)
+    head_kernel[(parts.shape[1], lanes)](
+        source, theta, targets, places[-1], places[-1 if alone else -2], parts, rows, layer.inputs, layer.outputs,
+        columns, layer.weight, layer.bias, share, lanes // targets.shape[0],
+        ACTIVATION="identity" if alone else stack.layers[-2].activation, PRECISION=precision, BIAS=layer.bias >= 0,
+        ALONE=alone, BM=HEAD_ROWS, BN=_power(layer.outputs, 16, MOST_CLASSES), BK=_power(layer.inputs, 16, 128),
+        num_warps=4,
     )  # fmt: skip
-    return value, gradient
+    return parts
 
 
-def backward(stack: Stack, theta: Tensor, outputs: list[Tensor], gradient: Tensor, precision: str) -> None:
-    """From the gradient behind the last layer to those behind all others, each beside its outputs."""
+def backward(stack: Stack, theta: Tensor, outputs: list[Tensor], gradient: Tensor | None, precision: str) -> None:
+    """From the gradient behind the last layer to those behind all others, each beside its outputs.
+
+    None means that `head` has run: what it did is not done again.
+    """
     from bayesprop.kernels.device_dense import backward_kernel
 
     places = _gradients_of(outputs)
-    if places[-1].data_ptr() != gradient.data_ptr():
+    if gradient is not None:
         places[-1].copy_(gradient)
     lanes, columns = theta.shape
     rows = outputs[0].shape[1]
-    for number in range(len(stack.layers) - 1, 0, -1):
+    for number in range(len(stack.layers) - (1 if gradient is not None else 2), 0, -1):
         layer = stack.layers[number]
         bm, bn, bk, warps = _tile(rows, layer.inputs, layer.outputs, lanes)
         grid = (-(-rows // bm), -(-layer.inputs // bn), lanes)
@@ -159,12 +175,16 @@ def update(
     likelihood_scale: float,
     kl_scale: float,
     precision: str,
+    parts: Tensor | None = None,
+    value_scale: float = 1.0,
     ahead: Tensor | None = None,
-) -> None:
+) -> Tensor:
     """The optimiser's step for all weights and biases of a stack whose `forward` and `backward` have run.
 
     Arguments as in `kernels.columns.update`; `prior.constants` are (particles or 1, 2 layers, 4), weight before bias.
     `ahead` (lanes, columns) receives the weights' sample of step + 1, of means and scales that are at hand here.
+    Returned is the log-likelihood of each particle, the mean over its samples times `value_scale`, where `parts` of
+    `head` are given.
     """
     from bayesprop.kernels.device_dense import dense_update_kernel
 
@@ -172,12 +192,15 @@ def update(
     lanes, rows = outputs[0].shape[:2]
     table, tiles = _table(stack, lanes, rows, mean.device)
     samples, constants = lanes // particles, prior.constants
+    value = torch.empty(particles, dtype=torch.float32, device=mean.device)
+    count = 0 if parts is None else parts.numel() // particles
     dense_update_kernel[(tiles, particles)](
         mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho),
         mean if ahead is None else ahead, inputs, outputs[0], table, seeds, step, numbers, constants,
-        constants.stride(0) if constants.shape[0] > 1 else 0, stream, columns, rho.shape[1], particles, rows,
-        likelihood_scale, kl_scale, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, FAMILY=prior.family,
+        value if parts is None else parts, value, constants.stride(0) if constants.shape[0] > 1 else 0, stream, columns,
+        rho.shape[1], particles, rows, likelihood_scale, kl_scale, value_scale / samples, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, FAMILY=prior.family,
         EXACT=prior.exact, RULE=rule.name, LAYERS=len(stack.layers), ALIGNED=stack.aligned, SAMPLES=samples,
-        PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None, PRECISION=precision,
-        BM=_power(rows, 16, DEPTH), BN=TILE[0], BK=TILE[1], num_warps=WARPS,
+        PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None, PARTS=count,
+        COVER=_power(count, 1, 1 << 30), PRECISION=precision, BM=_power(rows, 16, DEPTH), BN=TILE[0], BK=TILE[1], num_warps=WARPS,
     )  # fmt: skip
+    return value

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from bayesprop.kernels.device_math import finish, normal_at, normal_quads, score, std_and_slope
 
-__all__ = ["backward_kernel", "dense_update_kernel", "forward_kernel", "loss_kernel"]
+__all__ = ["backward_kernel", "dense_update_kernel", "forward_kernel", "head_kernel"]
 
 
 @triton.jit
@@ -99,30 +99,58 @@ def backward_kernel(
 
 
 @triton.jit
-def loss_kernel(
-    logits, targets, gradient, value, rows, classes, samples, BM: tl.constexpr, BN: tl.constexpr
+def head_kernel(
+    source, theta, targets, out, out_before, value, rows, inputs, outputs, columns, weight, bias, share, samples,
+    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, ALONE: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Log-likelihood of labels under softmax(logits), the mean over samples, and its gradient by the logits."""
-    particle = tl.program_id(0).to(tl.int64)
+    """The last layer, log p(labels | its outputs), and the gradients behind it and before it, for BM rows of a lane.
+
+    All classes lie in one tile. `value` (lanes, blocks of rows) takes each block's sum. ACTIVATION is that of the layer
+    before; with ALONE there is none.
+    """
+    lane = tl.program_id(1).to(tl.int64)
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.arange(0, BN)
-    total = tl.zeros((BM,), dtype=tl.float32)
-    for sample in range(samples):
-        lane = particle * samples + sample
-        for start in range(0, rows, BM):
-            m = start + tl.arange(0, BM)
-            mask = (m < rows)[:, None] & (n < classes)[None, :]
-            at = lane * rows * classes + m[:, None] * classes + n[None, :]
-            z = tl.load(logits + at, mask=mask, other=-float("inf"))
-            z = tl.where((m < rows)[:, None], z, 0.0)
-            label = tl.load(targets + particle * rows + m, mask=m < rows, other=0).to(tl.int32)
-            z -= tl.max(z, axis=1)[:, None]
-            e = tl.exp(z)
-            norm = tl.sum(e, axis=1)
-            chosen = n[None, :] == label[:, None]
-            picked = tl.sum(tl.where(chosen, z, 0.0), axis=1)
-            total += tl.where(m < rows, picked - tl.log(norm), 0.0)
-            tl.store(gradient + at, tl.where(chosen, 1.0, 0.0) - e / norm[:, None], mask=mask)
-    tl.store(value + particle, tl.sum(total, axis=0) / samples)
+    source += (lane // share) * rows * inputs
+    theta += lane * columns
+    here = (m < rows)[:, None] & (n < outputs)[None, :]
+    z = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, inputs, BK):
+        k = start + tl.arange(0, BK)
+        x = tl.load(
+            source + m[:, None] * inputs + k[None, :], mask=(m < rows)[:, None] & (k < inputs)[None, :], other=0.0
+        )
+        w = tl.load(
+            theta + weight + n[None, :] * inputs + k[:, None],
+            mask=(n < outputs)[None, :] & (k < inputs)[:, None],
+            other=0.0,
+        )
+        z = tl.dot(x.to(w.dtype), w, z, input_precision=PRECISION)
+    if BIAS:
+        z += tl.load(theta + bias + n, mask=n < outputs, other=0.0).to(tl.float32)[None, :]
+    z = tl.where((n < outputs)[None, :], z, -float("inf"))
+    label = tl.load(targets + (lane // samples) * rows + m, mask=m < rows, other=0).to(tl.int32)
+    z -= tl.max(z, axis=1)[:, None]
+    e = tl.exp(z)
+    norm = tl.sum(e, axis=1)
+    chosen = n[None, :] == label[:, None]
+    found = tl.sum(tl.where(chosen, z, 0.0), axis=1) - tl.log(norm)
+    tl.store(value + lane * tl.num_programs(0) + tl.program_id(0), tl.sum(tl.where(m < rows, found, 0.0), axis=0))
+    d = tl.where(here, tl.where(chosen, 1.0, 0.0) - e / norm[:, None], 0.0)
+    tl.store(out + lane * rows * outputs + m[:, None] * outputs + n[None, :], d, mask=here)
+    if not ALONE:
+        for start in range(0, inputs, BK):
+            k = start + tl.arange(0, BK)
+            w = tl.load(
+                theta + weight + n[:, None] * inputs + k[None, :],
+                mask=(n < outputs)[:, None] & (k < inputs)[None, :],
+                other=0.0,
+            )
+            mask = (m < rows)[:, None] & (k < inputs)[None, :]
+            h = tl.load(source + m[:, None] * inputs + k[None, :], mask=mask, other=0.0)
+            before = tl.dot(d.to(w.dtype), w, input_precision=PRECISION) * _slope(h, ACTIVATION)
+            tl.store(out_before + lane * rows * inputs + m[:, None] * inputs + k[None, :], before, mask=mask)
 
 
 @triton.jit
@@ -171,17 +199,18 @@ def _bias_gradient(d_rows, n, rows, outputs, BM: tl.constexpr):
 @triton.jit
 def dense_update_kernel(
     mean, rho, mean_first, mean_second, rho_first, rho_second, theta, source, work, layers, seeds, step, numbers,
-    constants, constant_stride, stream, columns, width, particles, rows, likelihood_scale, kl_scale,
-    b1, b2, epsilon, weight_decay,
+    constants, parts, value, constant_stride, stream, columns, width, particles, rows, likelihood_scale, kl_scale,
+    value_scale, b1, b2, epsilon, weight_decay,
     FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, LAYERS: tl.constexpr, ALIGNED: tl.constexpr,
-    SAMPLES: tl.constexpr, PAIRS: tl.constexpr, AHEAD: tl.constexpr,
+    SAMPLES: tl.constexpr, PAIRS: tl.constexpr, AHEAD: tl.constexpr, PARTS: tl.constexpr, COVER: tl.constexpr,
     PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one tile of one layer's weights, consumed where it arises: mean and rho take their step.
 
     `layers` (LAYERS, 7): columns of weight and bias (-1: none), inputs, outputs, where in `work` the gradient behind
     the layer and the layer's source lie, and the layer's first tile. `constants` (particles or 1, 2 LAYERS, 4). With
-    AHEAD, theta (lanes, columns) becomes the sample of the next step.
+    AHEAD, theta (lanes, columns) becomes the sample of the next step. The particle's first tile also sums up the PARTS
+    numbers that its log-likelihood came in, of which COVER is a power of two.
     """
     tile = tl.program_id(0)
     particle = tl.program_id(1)
@@ -196,6 +225,11 @@ def dense_update_kernel(
     behind = work + tl.load(layers + 7 * layer + 4)
     before = work + tl.load(layers + 7 * layer + 5)
     tile -= tl.load(layers + 7 * layer + 6).to(tl.int32)
+    if PARTS > 0:
+        if tl.program_id(0) == 0:
+            part = tl.arange(0, COVER)
+            found = tl.load(parts + row * PARTS + part, mask=part < PARTS, other=0.0)
+            tl.store(value + row, tl.sum(found, axis=0) * value_scale)
     across = tl.cdiv(inputs, BK)
     n = (tile // across) * BN + tl.arange(0, BN)
     k = (tile % across) * BK + tl.arange(0, BK)

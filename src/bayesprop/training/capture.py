@@ -1,8 +1,8 @@
 """Many steps from one captured CUDA graph: the host only launches it.
 
 The data, their order of this epoch, the numbers of every step (learning rates, KL weights) and the clock lie on the
-device. A graph holds up to `RUN` steps; each reads clock + its own offset, and the last thing in the graph moves the
-clock on. Steps are those of `OneByOne`, with the same noise and the same batches, to float tolerance.
+device. A graph holds up to `RUN` steps, each at its own offset from the clock, and the last thing in the graph moves the
+clock on. What can be done for many steps at once, such as gathering rows, is done so. Steps are those of `OneByOne`, with the same noise and the same batches, to float tolerance.
 
 What cannot be captured is told by `obstacle` before the attempt or by the attempt itself: a network that draws from
 torch's generator, or one that looks at its numbers to decide what to do next.
@@ -29,13 +29,14 @@ from bayesprop.training.stepping import OneByOne, Precision, Stepper
 __all__ = ["Captured", "obstacle", "stepper"]
 
 RUN = 16  # steps in a graph: the launch of one costs as much as a step of a small network
+GATHERED = 1 << 26  # bytes of minibatches that are gathered at once, unless one of them is larger
 
 
 def stepper(
     model: Model, method: Method, source: Source, seeds: rng.Rng, precision: Precision, now: Progress
 ) -> Stepper:
     """Captured steps where that is possible, the plain path where it is not; either says which, and why."""
-    reason = obstacle(model, source)
+    reason = obstacle(model, method, source)
     if not reason:
         made = Captured(model, method, source, seeds, precision, now)
         reason = made.prepare(now)
@@ -44,7 +45,7 @@ def stepper(
     return OneByOne(model, method, source, seeds, precision, f"step by step: {reason}")
 
 
-def obstacle(model: Model, source: Source) -> str:
+def obstacle(model: Model, method: Method, source: Source) -> str:
     """Why the steps of a fit cannot be captured, as far as is known before trying; "" if nothing speaks against it."""
     if model.device.type != "cuda":
         return f"graphs are captured on CUDA devices, this is {model.device.type}"
@@ -54,7 +55,7 @@ def obstacle(model: Model, source: Source) -> str:
         return "a stream brings its batches from outside"
     if model.draws_globally:
         return "the network draws from torch's generator"
-    return ""
+    return method.looks_at_host
 
 
 class Captured:
@@ -78,10 +79,11 @@ class Captured:
         here, particles = model.device, seeds.particles
         self.rows = self.data.rows_per_batch(source.batch_size)
         self.clock = torch.zeros(2, dtype=torch.int64, device=here)
-        self.step = torch.zeros((), dtype=torch.int64, device=here)
+        self.length = min(RUN, self.count)
+        self.steps = torch.zeros(self.length, dtype=torch.int64, device=here)
         size = len(method.numbers(source.place(0, 0), 0))
         self.table = torch.zeros(self.count, size, particles, device=here)
-        self.numbers = torch.zeros(size, particles, device=here)
+        self.numbers = torch.zeros(self.length, size, particles, device=here)
         self.order: Tensor | None = None
         if self.count > 1:
             self.order = torch.zeros(particles, self.count * self.rows, dtype=torch.int64, device=here)
@@ -93,12 +95,14 @@ class Captured:
     # -- what lies on the device ---------------------------------------------------------------------------------------
 
     def _make_room(self) -> list[tuple[Tensor, Tensor]]:
-        """Each tensor of the data, inputs first and targets last, with room for its rows of a minibatch."""
+        """Each tensor of the data, inputs first and targets last, with room (minibatches, particles, rows, ...)."""
         if self.order is None:
             return []
-        particles = self.order.shape[0]
         leaves = [*pytree.tree_leaves(self.data.inputs), self.data.targets]
-        return [(leaf, leaf.new_empty(particles, self.rows, *leaf.shape[1:])) for leaf in leaves]
+        shape = (self.order.shape[0], self.rows)
+        bytes_each = sum(shape[0] * shape[1] * leaf[0].numel() * leaf.element_size() for leaf in leaves)
+        ahead = max(1, min(self.length, GATHERED // max(1, bytes_each)))
+        return [(leaf, leaf.new_empty(ahead, *shape, *leaf.shape[1:])) for leaf in leaves]
 
     def _load_epoch(self, epoch: int) -> None:
         """Put an epoch's order and numbers on the device."""
@@ -123,40 +127,50 @@ class Captured:
             self.order.copy_(torch.cat((drawn, drawn[:, :over]), dim=1) if over else drawn)
         self._epoch = epoch
 
-    def _batch(self, offset: int) -> Batch:
-        """The minibatch number clock + offset, gathered on the device."""
-        if self.order is None:
-            wide = pytree.tree_map(self.source.for_all, (self.data.inputs, self.data.targets))
-            return Batch(*wide, self.data.num_data, self.numbers)
-        flat = [(steps.words(leaf), out) for leaf, out in self._room]
+    def _gather(self, offset: int, count: int) -> None:
+        """The rows of the minibatches clock + offset and after, on the device."""
+        assert self.order is not None
+        flat = [(steps.words(leaf), out[:count]) for leaf, out in self._room]
         if len(flat) == 2 and all(rows is not None for rows, _ in flat):
             (inputs, inputs_out), (targets, targets_out) = flat
             assert inputs is not None
             assert targets is not None
-            outs = [out.view(out.shape[0] * self.rows, -1).view(torch.int32) for out in (inputs_out, targets_out)]
+            outs = [out.reshape(*out.shape[:3], -1).view(torch.int32) for out in (inputs_out, targets_out)]
             steps.gather(inputs, targets, self.order, self.clock, *outs, offset)
-        else:
-            at = (self.clock[1] + offset) * self.rows + torch.arange(self.rows, device=self.order.device)
-            chosen = self.order[:, at]
-            for leaf, out in self._room:
-                torch.index_select(leaf, 0, chosen.flatten(), out=out.view(-1, *leaf.shape[1:]))
-        spec = pytree.tree_structure(self.data.inputs)
-        found = [out for _, out in self._room]
-        return Batch(pytree.tree_unflatten(found[:-1], spec), found[-1], self.data.num_data, self.numbers)
+            return
+        at = (self.clock[1] + offset) * self.rows + torch.arange(count * self.rows, device=self.order.device)
+        chosen = self.order[:, at].unflatten(1, (count, self.rows)).transpose(0, 1).flatten()
+        for leaf, out in self._room:
+            torch.index_select(leaf, 0, chosen, out=out[:count].view(-1, *leaf.shape[1:]))
+
+    def _batch(self, offset: int, length: int) -> Batch:
+        """The minibatch number clock + offset of a run of `length` steps."""
+        numbers = self.numbers[offset]
+        if self.order is None:
+            wide = pytree.tree_map(self.source.for_all, (self.data.inputs, self.data.targets))
+            return Batch(*wide, self.data.num_data, numbers)
+        ahead = self._room[0][1].shape[0]
+        if offset % ahead == 0:
+            self._gather(offset, min(ahead, length - offset))
+        found = [out[offset % ahead] for _, out in self._room]
+        inputs = pytree.tree_unflatten(found[:-1], pytree.tree_structure(self.data.inputs))
+        return Batch(inputs, found[-1], self.data.num_data, numbers)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _take(self, now: Progress, length: int) -> None:
         """`length` steps from the clock on, and the clock moved: what a graph holds."""
         self.model.set_mode(True)
-        for offset in range(length):
-            steps.begin(self.clock, self.table, self.step, self.numbers, offset)
-            batch = self._batch(offset)
-            with self.precision():
-                state, info = self.method.update(self.model, now.state, batch, self.seeds.at(self.step))
-            if state is not now.state:
-                load_tensors(now.state, state_tensors(state), source="the step")
-            steps.tally(info.log_likelihood.detach(), now.total, now.first_bad, self.step)
+        numbers = self.steps[:length]
+        steps.begin(self.clock, self.table, numbers, self.numbers[:length])
+        places = ((self._batch(offset, length), self.seeds.at(self.steps[offset])) for offset in range(length))
+        state, values = now.state, []
+        with self.precision():
+            for state, info in self.method.run(self.model, now.state, places):
+                values.append(info.log_likelihood.detach())
+        if state is not now.state:
+            load_tensors(now.state, state_tensors(state), source="the step")
+        steps.tally(torch.stack(values), now.total, now.first_bad, numbers)
         self.clock += length
 
     def prepare(self, now: Progress) -> str:

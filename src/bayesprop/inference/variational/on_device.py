@@ -11,7 +11,7 @@ noise and take the same step to float tolerance:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from bayesprop.stacks import find_stack
 if TYPE_CHECKING:
     from bayesprop.inference.variational.bayes_by_backprop import BayesByBackprop, MeanFieldState
 
-__all__ = ["Program", "program", "update"]
+__all__ = ["Program", "program", "run", "update"]
 
 
 @dataclass(frozen=True)
@@ -148,19 +148,50 @@ def update(
     batch: Batch,
     rng: Rng,
     numbers: Sequence[float | Tensor] | Tensor,
+    *,
+    theta: Tensor | None = None,
 ) -> Info:
-    """One step, in place, by the body that `program` chose."""
-    here = state.mean.device
-    step = rng.step if isinstance(rng.step, Tensor) else torch.tensor(rng.step, device=here)
-    pace = numbers if isinstance(numbers, Tensor) else _on_device(numbers, rng.particles, here)
+    """One step, in place, by the body that `program` chose.
+
+    A `theta` that is given is the sample of this step; it becomes that of the next one.
+    """
+    step = _tensor(rng.step, state)
+    pace = numbers if isinstance(numbers, Tensor) else _on_device(numbers, rng.particles, state.mean.device)
+    if chosen.body == "dense":
+        drawn = _sample(method, state, rng, step) if theta is None else theta
+        value = _dense(chosen, method, model, state, batch, rng, step, pace, drawn, ahead=theta is not None)
+    else:
+        value = _columns(chosen, method, model, state, batch, rng, step, pace, _sample(method, state, rng, step))
+        value = value * (batch.num_data / batch.rows)
+    return Info(value)
+
+
+def run(
+    chosen: Program,
+    method: BayesByBackprop,
+    model: Model,
+    state: MeanFieldState,
+    places: Iterable[tuple[Batch, Rng]],
+) -> Iterator[tuple[MeanFieldState, Info]]:
+    """Steps in a row. Where the stack is the whole network, each draws the next one's sample while it has the means."""
+    theta, whole = None, model.layout.size == model.layout.random
+    for batch, rng in places:
+        if theta is None and whole:
+            theta = _sample(method, state, rng, _tensor(rng.step, state))
+        numbers = method.numbers(batch, rng.step) if batch.numbers is None else batch.numbers
+        yield state, update(chosen, method, model, state, batch, rng, numbers, theta=theta)
+
+
+def _tensor(step: int | Tensor, state: MeanFieldState) -> Tensor:
+    return step if isinstance(step, Tensor) else torch.tensor(step, device=state.mean.device)
+
+
+def _sample(method: BayesByBackprop, state: MeanFieldState, rng: Rng, step: Tensor) -> Tensor:
     estimator = method.estimator
     assert isinstance(estimator, SharedWeights)
-    theta = columns.sample(
+    return columns.sample(
         state.mean, state.rho, rng.seeds, step, int(Stream.WEIGHTS), estimator.samples, antithetic=estimator.antithetic
     )
-    body = _dense if chosen.body == "dense" else _columns
-    value = body(chosen, method, model, state, batch, rng, step, pace, theta)
-    return Info(value * (batch.num_data / batch.rows))
 
 
 def _on_device(numbers: Sequence[float | Tensor], particles: int, here: torch.device) -> Tensor:
@@ -199,8 +230,10 @@ def _dense(
     step: Tensor,
     numbers: Tensor,
     theta: Tensor,
+    *,
+    ahead: bool,
 ) -> Tensor:
-    """The network as products of a stack."""
+    """The network as products of a stack. Returns the log-likelihood of the full data, as this batch estimates it."""
     stack, rule, constants = chosen.stack, chosen.rule, chosen.constants
     assert stack is not None and rule is not None and constants is not None
     estimator = method.estimator
@@ -208,21 +241,24 @@ def _dense(
     precision = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
     lanes = theta.flatten(0, 1)
     inputs = batch.inputs.reshape(*batch.inputs.shape[:2], -1).contiguous()
-    outputs = dense.forward(stack, lanes, inputs, precision)
-    rest = None
-    if isinstance(model.likelihood, Categorical) and batch.targets.dim() == 2:
-        value, gradient = dense.categorical(outputs, batch.targets.contiguous())
+    classes, scale = stack.layers[-1].outputs, batch.num_data / batch.rows
+    fits = isinstance(model.likelihood, Categorical) and batch.targets.dim() == 2 and classes <= dense.MOST_CLASSES
+    outputs = dense.forward(stack, lanes, inputs, precision, last=not fits)
+    parts = value = gradient = rest = None
+    if fits:
+        parts = dense.head(stack, lanes, outputs, inputs, batch.targets.contiguous(), precision)
     else:
         value, gradient, rest = _by_likelihood(model, theta, outputs[-1], batch)
     dense.backward(stack, lanes, outputs, gradient, precision)
-    dense.update(
+    found = dense.update(
         stack, state.mean, state.rho, state.moments, inputs, outputs, rng.seeds, step, int(Stream.WEIGHTS), numbers,
         rule=rule, prior=columns.Prior(chosen.family, constants, chosen.exact), antithetic=estimator.antithetic,
-        likelihood_scale=-1.0 / batch.rows, kl_scale=1.0 / batch.num_data, precision=precision,
+        likelihood_scale=-1.0 / batch.rows, kl_scale=1.0 / batch.num_data, precision=precision, parts=parts,
+        value_scale=scale, ahead=theta if ahead else None,
     )  # fmt: skip
     if rest is not None:
         _finish(chosen, method, model, state, batch, rng, step, numbers, theta, rest, first=model.layout.random)
-    return value
+    return found if value is None else value * scale
 
 
 def _by_likelihood(
