@@ -147,7 +147,13 @@ def test_rows_that_are_no_whole_words(interpreter, method):
         generator = torch.Generator().manual_seed(2)
         inputs = torch.randint(7, (20, 3), generator=generator, dtype=torch.uint8)
         made = bp.Model(network, likelihood=likelihoods.Gaussian(0.5)).to(interpreter)
-        return Setting(made, method(), Data(inputs, torch.randn(20, 2, generator=generator, dtype=torch.float64)), particles=2, batch_size=3)
+        return Setting(
+            made,
+            method(),
+            Data(inputs, torch.randn(20, 2, generator=generator, dtype=torch.float64)),
+            particles=2,
+            batch_size=3,
+        )
 
     plain, ours = make(), make()
     train(OneByOne(*plain.arguments(), "as told"), plain.now, 1)
@@ -167,7 +173,9 @@ def test_a_loss_that_is_not_finite_is_dated(setting):
 def test_what_cannot_be_captured_is_said(setting, model, method, pair):
     made = setting()
     if made.model.device.type == "cpu":
-        assert "graphs are captured on CUDA devices, this is cpu" in capture.obstacle(made.model, made.method, made.source)
+        assert "graphs are captured on CUDA devices, this is cpu" in capture.obstacle(
+            made.model, made.method, made.source
+        )
         steps = capture.stepper(*made.arguments(), made.now)
         assert isinstance(steps, OneByOne)
         assert steps.description == "step by step: graphs are captured on CUDA devices, this is cpu"
@@ -183,7 +191,6 @@ class Elsewhere:
 def test_streams_and_foreign_noise_are_known_before_trying(setting, model, method, pair, monkeypatch):
     monkeypatch.setattr(capture.device, "available", lambda device: True)
     plain, noisy = setting(), setting("dropout")
-
 
     def asked(of: Setting, source: Source | None = None) -> str:
         return capture.obstacle(Elsewhere(of.model), of.method, source or of.source)  # type: ignore[arg-type]

@@ -79,9 +79,7 @@ def std_and_slope(rho):
     inverse = 1.0 / (1.0 + e)
     t = e / (2.0 + e)
     t2 = t * t
-    series = 1.0 + t2 * (
-        0.33333333 + t2 * (0.2 + t2 * (0.14285714 + t2 * (0.11111111 + t2 * 0.090909091)))
-    )
+    series = 1.0 + t2 * (0.33333333 + t2 * (0.2 + t2 * (0.14285714 + t2 * (0.11111111 + t2 * 0.090909091))))
     std = tl.maximum(rho, 0.0) + 2.0 * t * series
     slope = tl.where(rho > 0.0, inverse, e * inverse)
     return std, slope

@@ -22,7 +22,6 @@ from bayesprop.kernels import native
 __all__ = ["FAMILIES", "adam_update", "sample"]
 
 
-
 def _log(number: float | Tensor) -> float | Tensor:
     return torch.log(number) if isinstance(number, Tensor) else math.log(number)
 

@@ -223,4 +223,3 @@ class Captured:
                 self._take(now, length)
             now.step, now.index = now.step + length, now.index + length
             yield
-

@@ -261,9 +261,7 @@ def _dense(
     return found if value is None else value * scale
 
 
-def _by_likelihood(
-    model: Model, theta: Tensor, outputs: Tensor, batch: Batch
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _by_likelihood(model: Model, theta: Tensor, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
     """Any likelihood by autograd: its value, its gradient by the outputs, and that by the columns behind the weights."""
     random, particles, samples = model.layout.random, *theta.shape[:2]
     leaf = outputs.detach().requires_grad_(True)
@@ -310,4 +308,3 @@ def _finish(
         rule=rule, prior=columns.Prior(chosen.family, constants, chosen.exact), scores=scores, random=random,
         antithetic=estimator.antithetic, likelihood_scale=-1.0 / batch.rows, kl_scale=1.0 / batch.num_data, first=first,
     )  # fmt: skip
-
