@@ -20,7 +20,7 @@ from bayesprop import (
 from bayesprop.data import Data
 from bayesprop.model import Model
 from bayesprop.posteriors import load
-from bayesprop.training import elbo, fit
+from bayesprop.training import elbo, fit, sweep
 from bayesprop.training import observers as observers
 
 __version__ = "0.1.0"
@@ -42,4 +42,5 @@ __all__ = [
     "priors",
     "random_weights",
     "report",
+    "sweep",
 ]

@@ -20,10 +20,11 @@ from bayesprop import specification, storage
 from bayesprop.data import Data, Stream
 from bayesprop.errors import CheckpointError
 from bayesprop.inference.method import Method, load_tensors, state_tensors
+from bayesprop.layout import Layout
 from bayesprop.model import Model
 from bayesprop.posteriors.files import describe_fixed, layout_differences, padding_rows
 
-__all__ = ["Progress", "describe_run", "load", "save"]
+__all__ = ["Progress", "describe_run", "load", "refuse_another_run", "save"]
 
 
 @dataclass
@@ -78,6 +79,21 @@ def _shown(value: Any) -> str:
     return str(value["type"]).rpartition(":")[2] if isinstance(value, Mapping) and "type" in value else repr(value)
 
 
+def refuse_another_run(
+    path: str | os.PathLike[str], stored: Mapping[str, Any], run: Mapping[str, Any], layout: Layout
+) -> None:
+    """Refuse a file whose run is described in other words than this one."""
+    differences = layout_differences(layout, stored["layout"])
+    differences += _differences({**stored, "layout": None}, {**run, "layout": None}, "")
+    if differences:
+        raise CheckpointError(
+            f"{path} belongs to another run",
+            received="; ".join(differences[:8]),
+            expected="the same network, prior, method and settings",
+            write='checkpoint="another/path"',
+        )
+
+
 def save(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any]) -> Path:
     """Write a checkpoint; the caller has made sure that the state is finite."""
     tensors = {f"state.{n}": t for n, t in state_tensors(progress.state).items()}
@@ -93,7 +109,7 @@ def save(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any]) 
     return storage.write(path, document, tensors)
 
 
-def load(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any], layout: Any) -> None:
+def load(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any], layout: Layout) -> None:
     """Put a checkpoint's contents into a freshly started training, in place."""
     document, tensors = storage.read(path)
     if document.get("kind") != "training":
@@ -103,15 +119,7 @@ def load(path: str | os.PathLike[str], progress: Progress, run: dict[str, Any], 
             expected="a checkpoint",
             write=f'bp.load("{path}", network=...)  # if it is a posterior',
         )
-    differences = layout_differences(layout, document["run"]["layout"])
-    differences += _differences({**document["run"], "layout": None}, {**run, "layout": None}, "")
-    if differences:
-        raise CheckpointError(
-            f"{path} belongs to another run",
-            received="; ".join(differences[:8]),
-            expected="the same network, prior, method and settings",
-            write='checkpoint="another/path"',
-        )
+    refuse_another_run(path, document["run"], run, layout)
     state = {n.removeprefix("state."): t for n, t in tensors.items() if n.startswith("state.")}
     load_tensors(progress.state, state, source=str(path))
     progress.best = {
