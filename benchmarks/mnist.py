@@ -32,6 +32,7 @@ CHOICES: dict[str, tuple[BayesByBackprop, bp.priors.Prior]] = {
     "learning rate 1e-2": (BayesByBackprop(learning_rate=1e-2), bp.priors.Normal()),
     "no KL warm-up": (BayesByBackprop(kl_weights="uniform"), bp.priors.Normal()),
     "Normal(scale=0.1)": (BayesByBackprop(), bp.priors.Normal(scale=0.1)),
+    "Normal(scale=3)": (BayesByBackprop(), bp.priors.Normal(scale=3.0)),
     "ScaleMixture": (BayesByBackprop(), bp.priors.ScaleMixture(0.5, 1.0, math.exp(-6.0))),
 }
 
