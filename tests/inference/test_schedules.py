@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference import Constant, Cosine, Steps, Warmup
+from bayesprop.inference import Constant, Cosine, Polynomial, Steps, Warmup
 from bayesprop.rng import Rng
 
 from .conftest import Problem, method_with, normal
@@ -78,3 +78,20 @@ def test_a_step_is_as_long_as_the_schedule_says(schedule):
         expected = [schedule(progress) * change for change in moved["constant", progress]]
         # Differences of numbers near one: 1e-16 of them.
         torch.testing.assert_close(list(moved["scheduled", progress]), expected, rtol=1e-9, atol=1e-14)
+
+
+def test_polynomial_is_a_power_of_the_step_number():
+    """a (b + t)^-power: the logarithm of the factor is linear in log(b + t), with b in the units of the run."""
+    schedule = Polynomial(final=0.02, power=0.6)
+    assert schedule(0.0) == 1.0
+    assert schedule(1.0) == pytest.approx(0.02, rel=1e-12)
+    b = 1.0 / (0.02 ** (-1.0 / 0.6) - 1.0)
+    for p in GRID:
+        assert schedule(p) == pytest.approx((b / (b + p)) ** 0.6, rel=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{"final": 0.0}, {"final": 1.1}, {"power": 0.0}])
+def test_polynomials_that_do_not_fall_are_refused(settings):
+    with pytest.raises(ConfigurationError, match="Polynomial: final lies in") as caught:
+        Polynomial(**settings)
+    assert "write: Polynomial(final=0.01, power=0.55)" in str(caught.value)

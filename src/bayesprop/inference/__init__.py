@@ -3,20 +3,26 @@
 from bayesprop.inference.method import About, Info, Method
 from bayesprop.inference.optimizers import SGD, Adam, Torch
 from bayesprop.inference.point import MAP, MLE
-from bayesprop.inference.schedules import Constant, Cosine, Steps, Warmup
+from bayesprop.inference.schedules import Constant, Cosine, Polynomial, Steps, Warmup
+from bayesprop.inference.sgmcmc import PSGLD, SGHMC, SGLD, Cyclical
 from bayesprop.inference.variational import BayesByBackprop
 
 __all__ = [
     "MAP",
     "MLE",
+    "PSGLD",
     "SGD",
+    "SGHMC",
+    "SGLD",
     "About",
     "Adam",
     "BayesByBackprop",
     "Constant",
     "Cosine",
+    "Cyclical",
     "Info",
     "Method",
+    "Polynomial",
     "Steps",
     "Torch",
     "Warmup",

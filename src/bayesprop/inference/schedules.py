@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bayesprop.errors import ConfigurationError
 
-__all__ = ["Constant", "Cosine", "Schedule", "Steps", "Warmup"]
+__all__ = ["Constant", "Cosine", "Polynomial", "Schedule", "Steps", "Warmup"]
 
 Schedule = Callable[[float], float]
 
@@ -29,6 +29,28 @@ class Cosine:
 
     def __call__(self, progress: float) -> float:
         return self.final + (1.0 - self.final) * 0.5 * (1.0 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """a (b + t)^-power from 1 to `final`: the decreasing steps with which stochastic gradient chains converge.
+
+    Powers in (0.5, 1] fall slowly enough to get anywhere and fast enough to lose the noise (Robbins and Monro 1951).
+    """
+
+    final: float = 0.01
+    power: float = 0.55
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.final <= 1.0 or not self.power > 0.0:
+            raise ConfigurationError(
+                "Polynomial: final lies in (0, 1] and power is positive",
+                received=f"{self}",
+                write="Polynomial(final=0.01, power=0.55)",
+            )
+
+    def __call__(self, progress: float) -> float:
+        return (1.0 + min(max(progress, 0.0), 1.0) * (self.final ** (-1.0 / self.power) - 1.0)) ** -self.power
 
 
 @dataclass(frozen=True)

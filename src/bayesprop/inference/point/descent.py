@@ -6,6 +6,7 @@ With the gradient g of a method's objective on the full-data scale, a step of an
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +68,11 @@ class AbstractDescent(Method[PointState]):
     initial_mean: Start = "fan_in"
     schedule: Schedule = Cosine()
     clip_norm: float | None = None
+
+    per_particle = frozenset({"learning_rate", "schedule"})
+
+    def resolved(self) -> AbstractDescent:
+        return dataclasses.replace(self, optimizer=as_optimizer(self.optimizer))
 
     def __post_init__(self) -> None:
         name = type(self).__name__
