@@ -67,7 +67,7 @@ def _put(setup: Setup, key: str, value: Any) -> Setup:
     except _Unknown:
         known = addresses(setup)
         raise ConfigurationError(
-            f"sweep: nothing is called {key!r}.{did_you_mean(key, known)}",
+            f"sweep: nothing is called {key!r}.{did_you_mean(_translated(key), known)}",
             expected="one of " + ", ".join(known),
             write=f'{{"{known[0]}": [...]}}',
         ) from None
@@ -80,6 +80,11 @@ def _put(setup: Setup, key: str, value: Any) -> Setup:
             write=next((line.strip().removeprefix("write: ") for line in lines if "write: " in line), ""),
         ) from error
     return made
+
+
+def _translated(key: str) -> str:
+    """A key in this library's words, for the guess at what was meant."""
+    return {"lr": "learning_rate"}.get(key, key.replace("sigma_", "scale").replace("sigma", "scale"))
 
 
 def _path(setup: Setup, key: str) -> list[str]:
