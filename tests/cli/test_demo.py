@@ -64,6 +64,25 @@ def test_it_shows_its_progress(finished):
         assert word in found.stderr.replace("\n", " ")
 
 
+def test_it_trains_on_one_thread_and_gives_the_others_back(tmp_path, monkeypatch):
+    during = []
+
+    def watched(*arguments, **settings):
+        during.append(torch.get_num_threads())
+        return fit(*arguments, **settings)
+
+    monkeypatch.setattr(module, "fit", watched)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = run(tmp_path, "--epochs", "1")
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert found.exception is None, found.output
+    assert (during, after) == ([1], 2)
+
+
 def test_it_leaves_a_posterior_and_says_how_to_load_it(finished, capsys):
     folder, found = finished
     assert sorted(path.name for path in folder.iterdir()) == ["digits.bayes", "digits.html"]
