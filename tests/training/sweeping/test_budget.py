@@ -52,7 +52,7 @@ def test_those_that_have_left_the_race_cost_nothing(race):
     made = plan(groups, racing, 1 << 30)
     assert [[member.number for member in wave] for _, wave in made.waves] == [[3, 5]]
     assert made.waiting == 2 * groups[1].state_bytes
-    assert "2 settings of one structure, at most 2 at a time in 1 populations" in made.describe()
+    assert "2 settings of one structure, at most 2 at a time in one population" in made.describe()
 
 
 def test_a_budget_for_less_than_one_setting_is_refused(race):

@@ -17,7 +17,7 @@ def test_the_plan_comes_first_and_each_rung_has_a_line(sweep):
         sweep({"learning_rate": [0.01, 0.02, 0.005]}, rungs=(0.3,), keep=0.5, observers=[bar])
     lines = [line for line in console.file.getvalue().splitlines() if line.strip()]
     assert len(lines) == 6
-    assert lines[0].startswith("3 settings of one structure, at most 3 at a time in 1 populations")
+    assert lines[0].startswith("3 settings of one structure, at most 3 at a time in one population")
     assert lines[1].startswith("rung 1/2 after")
     assert "2 settings left, the best is number" in lines[1]
     assert lines[2].startswith("rung 2/2 after")

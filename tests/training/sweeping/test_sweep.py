@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -101,6 +102,30 @@ def test_in_float32_to_rounding(sweep, fit, model, method, pair):
     made, data = model(dtype=torch.float32), pair(dtype=torch.float32)
     found = sweep({"learning_rate": [0.01, 0.02], "prior.scale": [0.3, 1.0]}, made, data=data)
     check(found, fit, made, method(), 1e-4, data=data)
+
+
+@dataclass(frozen=True)
+class Trio(bp.inference.BayesByBackprop):
+    """A method that trains three particles together and keeps them."""
+
+    population: int = 3
+
+
+def test_a_method_of_several_particles_goes_by_itself(sweep, fit, model):
+    how = Trio(optimizer="momentum", schedule=bp.inference.Constant())
+    found = sweep({"learning_rate": [0.01, 0.02], "seed": [3, 4]}, how=how, rungs=(0.5,), keep=1.0, winners=4)
+    assert found.plan.startswith("4 settings of 4 structures, at most 1 at a time in 4 populations")
+    assert [posterior.particles for posterior in found.posteriors] == [3] * 4
+    check(found, fit, model(), how, 1e-9)
+
+
+@pytest.mark.parametrize("how", [bp.inference.MAP(optimizer="momentum"), bp.inference.SGLD(learning_rate=1e-3)])
+def test_other_methods(sweep, fit, model, how):
+    """One that has a rate for each particle, and one that collects samples."""
+    found = sweep(
+        {"learning_rate": [1e-3, 1e-4], "prior.scale": [0.5, 1.0]}, how=how, rungs=(0.5,), keep=1.0, winners=4
+    )
+    check(found, fit, model(), how, 1e-9)
 
 
 def test_streams(sweep, fit, model, method, pair):

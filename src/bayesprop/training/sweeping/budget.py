@@ -42,8 +42,9 @@ class Plan:
         largest = max(len(members) for _, members in self.waves)
         kinds = f"{self.groups} structures" if self.groups > 1 else "one structure"
         waiting = f", {size(self.waiting)} for those that wait" if len(self.waves) > 1 else ""
+        together = f"in {len(self.waves)} populations" if len(self.waves) > 1 else "in one population"
         return (
-            f"{settings} settings of {kinds}, at most {largest} at a time in {len(self.waves)} populations: "
+            f"{settings} settings of {kinds}, at most {largest} at a time {together}: "
             f"about {size(self.needed)} of {size(self.budget)}{waiting}"
         )
 
