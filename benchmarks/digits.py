@@ -6,9 +6,9 @@ Five seeds; each seed is another 75 / 25 split of scikit-learn's 1797 digits, an
 second part trains on the classes 0-7 only and asks for the AUROC with which the epistemic uncertainty tells the test
 pictures of 8 and 9 from those of 0-7.
 
-Everything is a default but the scale of the prior: the network has thirteen times as many weights as there are pictures,
-and under N(0, 1) mean-field inference is more cautious than it is wrong. With --choose a quarter of the training part is
-held back and scales are compared on it; the scale is the one with the best NLL there, see docs/defaults.md.
+Everything is a default but the scale of the prior: the network has thirteen times as many weights as there are
+pictures, and under N(0, 1) mean-field inference is more cautious than it is wrong. With --choose a quarter of the
+training part is held back and scales are compared on it; the benchmark's is the one with the best NLL there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import torch
 from torch import nn
 
 import bayesprop as bp
-
 
 SCALE = 3.0
 SCALES = (0.3, 1.0, 2.0, 3.0, 5.0, 10.0)
