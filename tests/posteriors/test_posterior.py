@@ -40,7 +40,15 @@ class Opaque(Posterior):
 
 
 def test_package():
-    assert posteriors.__all__ == ["Context", "Delta", "DiagonalGaussian", "Posterior", "Samples", "load"]
+    assert posteriors.__all__ == [
+        "Context",
+        "Delta",
+        "DiagonalGaussian",
+        "LowRankGaussian",
+        "Posterior",
+        "Samples",
+        "load",
+    ]
 
 
 # -- moments ----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Methods: how beliefs change with data. One file each, in folders by family."""
 
+from bayesprop.inference.averaging import SWAG
 from bayesprop.inference.method import About, Info, Method
 from bayesprop.inference.optimizers import SGD, Adam, Torch
 from bayesprop.inference.point import MAP, MLE
@@ -14,6 +15,7 @@ __all__ = [
     "SGD",
     "SGHMC",
     "SGLD",
+    "SWAG",
     "About",
     "Adam",
     "BayesByBackprop",
