@@ -27,10 +27,9 @@ def test_outputs_of_all_layers_count(model, pair):
 def test_what_one_setting_holds(race):
     found, (one, two) = race([{"samples": 1}, {"samples": 2}])
     columns, rows = one.model.layout.size, 8
-    sampled = found[0].setup.method.memory(one.model, 1, rows)
-    assert sampled == 8 * (6 + 2) * columns
-    assert bytes_each(one) == sampled + 8 * rows * (3 + 2 * 9)
-    assert bytes_each(two) == sampled + 8 * 2 * columns + 8 * rows * (3 + 4 * 9)
+    assert found[0].setup.method.memory(one.model, 1, rows) == 8 * (6 + 2) * columns
+    assert bytes_each(one) == 8 * (6 + 5 * 2) * columns + 8 * rows * (3 + 2 * 9)
+    assert bytes_each(two) == 8 * (6 + 5 * 4) * columns + 8 * rows * (3 + 4 * 9)
 
 
 def test_populations_are_as_large_as_fits_and_equal_in_size(race):
@@ -40,7 +39,7 @@ def test_populations_are_as_large_as_fits_and_equal_in_size(race):
     assert [[member.number for member in wave] for _, wave in made.waves] == [[0, 1], [2, 3], [4, 5, 6]]
     assert (made.needed, made.waiting, made.groups) == (3 * each, waiting, 1)
     text = made.describe()
-    assert text.startswith("7 settings of one structure, at most 3 at a time in 3 populations: about ")
+    assert text.startswith("7 settings of one structure, at most 3 at a time in 3 populations: up to ")
     assert size(waiting) in text
 
 

@@ -142,10 +142,10 @@ def test_a_budget_changes_nothing_but_the_populations(sweep, fit, model, method)
         if event.kind == "step":
             populations.append((event.metrics["wave"], event.metrics["settings"]))
 
-    found = sweep(grid, memory=22_000, observers=[watch], rungs=(0.4,), keep=1.0, winners=6)
+    found = sweep(grid, memory=30_000, observers=[watch], rungs=(0.4,), keep=1.0, winners=6)
     assert len(set(populations)) > 1
     assert max(settings for _, settings in populations) < 6
-    assert " populations: about " in found.plan
+    assert " populations: up to " in found.plan
     check(found, fit, model(), method(), 1e-9)
 
 

@@ -1,7 +1,8 @@
 """How many settings are trained at once: as many as a memory budget holds, and what that is, said before it is spent.
 
-A setting in training holds its state, what its method needs for a step (`Method.memory`), a minibatch, and what the
-layers of the network put out for it, twice: for the gradients too. One that waits holds its state in main memory.
+A setting in training holds its state, what a step needs besides (`Method.memory` tells the least of it), a minibatch,
+and what the layers of the network put out for it, twice: for the gradients too. One that waits holds its state in main
+memory.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bayesprop.training.sweeping.members import Member
 __all__ = ["Plan", "available", "bytes_each", "plan", "size"]
 
 SHARE = 0.6  # of what is free: torch's allocator and the libraries under it want some, too
+STEP = 5  # of what a method says of a step: so much holds a plain one, with noise and the parts of the prior's score
 GIVEN = 4 << 30  # where the operating system does not tell
 
 
@@ -45,7 +47,7 @@ class Plan:
         together = f"in {len(self.waves)} populations" if len(self.waves) > 1 else "in one population"
         return (
             f"{settings} settings of {kinds}, at most {largest} at a time {together}: "
-            f"about {size(self.needed)} of {size(self.budget)}{waiting}"
+            f"up to {size(self.needed)} of {size(self.budget)}{waiting}"
         )
 
 
@@ -108,7 +110,8 @@ def bytes_each(group: Group) -> int:
     given = sum(leaf[0].numel() for leaf in pytree.tree_leaves(inputs))
     particles = group.members[0].particles
     activations = item * particles * rows * (given + 2 * samples * width)
-    return method.memory(group.model, particles, rows) + activations
+    step = method.memory(group.model, particles, rows) - group.state_bytes
+    return group.state_bytes + STEP * max(0, step) + activations
 
 
 def plan(groups: Sequence[Group], alive: Sequence[Member], budget: int) -> Plan:
