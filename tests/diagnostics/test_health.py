@@ -120,6 +120,20 @@ def test_only_the_layers_that_have_collapsed_are_named():
     assert diagnostics.collapsed_layers(gaussian(mapping, 0.0, 0.1)) == ["0.weight"]
 
 
+@pytest.mark.parametrize("make", [priors.from_posterior, lambda p: priors.pretrained(p.mean_network(), scale=1.0)])
+def test_staying_near_a_prior_that_was_learnt_is_no_collapse(make):
+    """The posterior of one task is the prior of the next, which brings nothing new."""
+    first = gaussian(priors.Normal(scale=1.0), 0.0, 1.0)
+    first.moments()[0].copy_(torch.linspace(-1.0, 1.0, first.model.layout.size))
+    prior = make(first)
+    second = gaussian(prior, 0.0, 1.0)
+    second.moments()[0].copy_(first.moments()[0])
+    assert float(second.model.bound_prior.kl(*second.moments())) == pytest.approx(0.0, abs=1e-3)
+    assert diagnostics.collapsed_layers(second) == []
+    # One location for all weights is a belief like others, wherever it lies.
+    assert diagnostics.collapsed_layers(gaussian(priors.Normal(loc=2.0, scale=1.0), 2.0, 1.0)) == WEIGHTS
+
+
 def test_a_point_is_no_distribution_that_could_collapse():
     assert diagnostics.collapsed_layers(gaussian(priors.Normal(scale=1.0), 0.0, 1.0).at_mean()) == []
 

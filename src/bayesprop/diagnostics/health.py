@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bayesprop.data import Data
 from bayesprop.posteriors import Posterior
+from bayesprop.priors.constants import Vector
 from bayesprop.rng import Rng, Stream
 
 if TYPE_CHECKING:
@@ -35,13 +36,14 @@ CERTAIN = 4.0  # standard errors by which random features must beat the inputs a
 def collapsed_layers(posterior: Posterior) -> list[str]:
     """Weight matrices whose posterior has become their prior: less than 0.05 nats of KL a weight, layer by layer.
 
-    Under a flat prior, which is no distribution, nothing can collapse.
+    Under a flat prior, which is no distribution, nothing can collapse. Neither can it to a prior that has a location of
+    its own for each weight: such a prior was learnt, and staying near it is what it asks for.
     """
     if "log_density" not in posterior.capabilities:
         return []
     model = posterior.model
     mean, std = posterior.moments()
-    flat = _flat_columns(model)
+    flat, location = _flat_columns(model), _locations(model)
     random = model.layout.random
     per_column = model.bound_prior.kl_columns(mean[:, :random], std[:, :random])
     prior_std = model.bound_prior.prior_std()
@@ -49,7 +51,8 @@ def collapsed_layers(posterior: Posterior) -> list[str]:
     found = []
     for block in model.layout.of_kind("random"):
         columns = block.columns
-        if len(block.shape) < 2 or bool(flat[columns].any()):
+        learnt = bool((location[columns] != location[columns.start]).any())
+        if len(block.shape) < 2 or bool(flat[columns].any()) or learnt:
             continue
         if per_column is not None:
             collapsed = float(per_column[:, columns].mean()) < COLLAPSED
@@ -72,6 +75,16 @@ def _flat_columns(model: Model) -> Tensor:
     for group in model.bound_prior.groups:
         if group.density.name == "flat":
             found[group.columns if isinstance(group.columns, slice) else group.columns.values] = True
+    return found
+
+
+def _locations(model: Model) -> Tensor:
+    """Where the prior of each random column lies, (W,); of several particles, that of the first."""
+    found = torch.zeros(model.layout.random, dtype=torch.float64)
+    for group in model.bound_prior.groups:
+        location = group.arguments.get("loc", 0.0)
+        values = torch.atleast_2d(location.values)[0].double().cpu() if isinstance(location, Vector) else location
+        found[group.columns if isinstance(group.columns, slice) else group.columns.values] = values
     return found
 
 
