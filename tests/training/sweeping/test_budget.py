@@ -43,6 +43,16 @@ def test_populations_are_as_large_as_fits_and_equal_in_size(race):
     assert size(waiting) in text
 
 
+def test_on_a_cpu_a_population_lives_in_the_cache(race, monkeypatch):
+    from bayesprop.training.sweeping import budget
+
+    found, groups = race([{"learning_rate": 0.01 * (i + 1)} for i in range(12)])
+    for cache, most in ((8 * bytes_each(groups[0]), 6), (0, 4)):
+        monkeypatch.setattr(budget, "CACHE", cache)
+        made = plan(groups, found, 1 << 30)
+        assert {len(wave) for _, wave in made.waves} == {most}
+
+
 def test_those_that_have_left_the_race_cost_nothing(race):
     found, groups = race([{"samples": s, "seed": i} for s in (1, 2) for i in range(3)])
     for number in (0, 1, 2, 4):

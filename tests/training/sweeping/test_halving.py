@@ -69,7 +69,7 @@ def test_bad_rungs_are_refused(rungs):
     with pytest.raises(ConfigurationError, match="rungs are the shares of the training") as caught:
         check_rungs(rungs)
     assert f"received: {rungs!r}" in str(caught.value)
-    assert "write: rungs=(1/9, 1/3)" in str(caught.value)
+    assert "write: rungs=(1/6, 1/2)" in str(caught.value)
 
 
 @pytest.mark.parametrize("keep", [0, 0.0, -0.1, 1.5, 3, "half", True, None])

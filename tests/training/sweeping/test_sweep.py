@@ -238,7 +238,7 @@ def test_when_all_diverge_it_is_an_error(sweep):
         ({"winners": 3}, "fewer settings than winners", "winners=2"),
         ({"winners": 0}, "winners must be at least 1", "winners=1"),
         ({"choose_by": "accuracy"}, "chosen by a score on validation data", 'choose_by="nll"'),
-        ({"rungs": 3}, "rungs are the shares of the training", "rungs=(1/9, 1/3)"),
+        ({"rungs": 3}, "rungs are the shares of the training", "rungs=(1/6, 1/2)"),
         ({"keep": 2}, "keep is the share of the settings", "keep=1/3"),
         ({"memory": 0.5}, "memory must be a whole number", "memory=1"),
         ({"resume": True}, "there is no file to resume from", 'checkpoint="run.ckpt", resume=True'),

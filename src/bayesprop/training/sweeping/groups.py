@@ -49,7 +49,8 @@ class Group:
         return Rng(torch.cat(each))
 
     def source(self, seeds: Rng) -> Source:
-        return Source(self.data, self.model, batch_size=self.rows, epochs=self.epochs, rng=seeds)
+        options = {"batch_size": self.rows, "epochs": self.epochs, "bootstrap": self.members[0].setup.method.bootstrap}
+        return Source(self.data, self.model, rng=seeds, **options)
 
     def of(self, members: Sequence[Member]) -> tuple[Model, Method]:
         """Model and method of some members at once."""

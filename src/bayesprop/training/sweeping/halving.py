@@ -26,7 +26,7 @@ def check_rungs(rungs: Any) -> tuple[float, ...]:
             "sweep: rungs are the shares of the training at which settings are dropped",
             received=repr(rungs),
             expected="ascending numbers between 0 and 1; () to drop none",
-            write="rungs=(1/9, 1/3)",
+            write="rungs=(1/6, 1/2)",
         )
     return tuple(float(r) for r in found)
 

@@ -50,7 +50,7 @@ def sweep(
     epochs: int | None = None,
     batch_size: Any = "auto",
     seed: int = 0,
-    rungs: Sequence[float] = (1 / 9, 1 / 3),
+    rungs: Sequence[float] = (1 / 6, 1 / 2),
     keep: float = 1 / 3,
     winners: int = 1,
     choose_by: str = "nll",
@@ -73,7 +73,8 @@ def sweep(
         grid: {"learning_rate": [1e-3, 1e-2], "prior.scale": [0.1, 1.0]} for all combinations, or a list of dicts. See
             `sweeping.addresses` for what keys mean.
         validation: data to choose on, or a share of the training rows such as 0.1. Nothing else is ever chosen on.
-        rungs: shares of the training after which settings are compared and dropped; () to drop none.
+        rungs: shares of the training after which settings are compared and dropped; () to drop none. By half of it the
+            KL has its full weight with default settings: earlier, priors are hardly told apart.
         keep: the share that goes on from a rung.
         winners: how many of the best to return; so many always go on.
         choose_by: "nll" or "error" (RMSE for quantities).
