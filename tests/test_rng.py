@@ -121,8 +121,8 @@ def test_the_type_of_the_numbers_changes_no_number():
 
 def test_streams_have_numbers_of_their_own():
     """Activation noise counts upwards from its stream: it must be the last one, with room behind it."""
-    assert len(Stream) == 8
-    assert len(set(map(int, Stream))) == 8
+    assert len(Stream) == 10
+    assert len(set(map(int, Stream))) == 10
     assert max(Stream) is Stream.ACTIVATION
     assert int(Stream.ACTIVATION) == 65_536
     rng = Rng.create(1)
@@ -244,3 +244,16 @@ def test_quarantine_inside_of_quarantine():
             torch.rand(7)
         assert torch.equal(torch.cat((first, torch.rand(1))), expected)
     assert global_state() == before
+
+
+@pytest.mark.statistical
+def test_rows_with_replacement_are_uniform_and_of_each_particle_alone():
+    """Chi-square of 10 rows with 20,000 draws each: 9 degrees of freedom exceed 42 once in 300,000."""
+    many = torch.stack([Rng.create(seed).at(3).rows(10, Stream.BOOTSTRAP)[0] for seed in range(2000)])
+    counts = many.flatten().bincount(minlength=10).double()
+    assert counts.shape == (10,)
+    assert float(((counts - 2000.0) ** 2 / 2000.0).sum()) < 42.0
+    both = Rng.create(4, 2).rows(1000, Stream.BOOTSTRAP)
+    assert torch.equal(both[0], Rng.create(4).rows(1000, Stream.BOOTSTRAP)[0])
+    assert int(both.min()) >= 0
+    assert int(both.max()) < 1000

@@ -35,6 +35,8 @@ class Stream(IntEnum):
     PREDICTION = 5
     TARGETS = 6
     SPLIT = 7
+    BOOTSTRAP = 8
+    PRIOR_FUNCTION = 9
     ACTIVATION = 1 << 16
 
 
@@ -88,6 +90,13 @@ class Rng:
         """A random order of range(count) for each particle: int64 of shape (particles, count)."""
         bits = noise.bits(self.keys(), self.step, int(stream), count)[:, 0]
         return torch.sort(bits, dim=-1, stable=True).indices
+
+    def rows(self, count: int, stream: Stream) -> Tensor:
+        """Whole numbers below `count`, drawn with replacement: int64 of shape (particles, count).
+
+        The integer part of a product: uniform to count / 2^32.
+        """
+        return (noise.bits(self.keys(), self.step, int(stream), count)[:, 0] * count) >> 32
 
     def integer(self, stream: Stream) -> int:
         """One 62-bit number from the first particle, to seed somebody else's generator."""

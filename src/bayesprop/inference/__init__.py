@@ -1,6 +1,7 @@
 """Methods: how beliefs change with data. One file each, in folders by family."""
 
 from bayesprop.inference.averaging import SWAG
+from bayesprop.inference.ensembles import DeepEnsemble, PriorFunction
 from bayesprop.inference.method import About, Info, Method
 from bayesprop.inference.optimizers import SGD, Adam, Torch
 from bayesprop.inference.point import MAP, MLE
@@ -22,9 +23,11 @@ __all__ = [
     "Constant",
     "Cosine",
     "Cyclical",
+    "DeepEnsemble",
     "Info",
     "Method",
     "Polynomial",
+    "PriorFunction",
     "Steps",
     "Torch",
     "Warmup",

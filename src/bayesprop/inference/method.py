@@ -51,16 +51,20 @@ class Method(Protocol[State]):
     What a method may say of itself, as a class attribute, a field or a property:
     `about`, a line of the table of all methods;
     `population`, the number of particles that it trains together and keeps (members, chains);
-    `needs_all_rows`, that each step takes the whole data; `steps`, how many steps a whole run has (None: the loop
+    `needs_all_rows`, that each step takes the whole data; `bootstrap`, that each particle trains on N rows drawn with
+    replacement; `steps`, how many steps a whole run has (None: the loop
     decides); `per_particle`, the fields of which each particle may have its own: a tensor of numbers (particles,), or a
-    function that returns one (see `inference.population`).
+    function that returns one (see `inference.population`); `looks_at_host`, why its steps need the host and so cannot be
+    captured in a graph ("": they do not).
     """
 
     about: ClassVar[About | None] = None
     population: int = 1
     needs_all_rows: bool = False
+    bootstrap: bool = False
     steps: int | None = None
     per_particle: frozenset[str] = frozenset()
+    looks_at_host: str = ""
 
     def resolved(self) -> Method[State]:
         """The same method with objects in the place of the names of its parts ("adam", "warmup")."""

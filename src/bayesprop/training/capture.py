@@ -10,6 +10,8 @@ torch's generator, or one that looks at its numbers to decide what to do next.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,7 +57,22 @@ def obstacle(model: Model, method: Method, source: Source) -> str:
         return "a stream brings its batches from outside"
     if model.draws_globally:
         return "the network draws from torch's generator"
+    if source.drawn is not None:
+        return "each particle has rows of its own"
     return method.looks_at_host
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """No garbage is collected while a graph is captured: freeing an older graph's memory would spoil this one."""
+    gc.collect()
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 class Captured:
@@ -135,8 +152,8 @@ class Captured:
             (inputs, inputs_out), (targets, targets_out) = flat
             assert inputs is not None
             assert targets is not None
-            outs = [out.reshape(*out.shape[:3], -1).view(torch.int32) for out in (inputs_out, targets_out)]
-            steps.gather(inputs, targets, self.order, self.clock, *outs, offset)
+            rows, labels = (out.reshape(*out.shape[:3], -1).view(torch.int32) for out in (inputs_out, targets_out))
+            steps.gather(inputs, targets, self.order, self.clock, rows, labels, offset)
             return
         at = (self.clock[1] + offset) * self.rows + torch.arange(count * self.rows, device=self.order.device)
         chosen = self.order[:, at].unflatten(1, (count, self.rows)).transpose(0, 1).flatten()
@@ -147,8 +164,8 @@ class Captured:
         """The minibatch number clock + offset of a run of `length` steps."""
         numbers = self.numbers[offset]
         if self.order is None:
-            wide = pytree.tree_map(self.source.for_all, (self.data.inputs, self.data.targets))
-            return Batch(*wide, self.data.num_data, numbers)
+            inputs, targets = pytree.tree_map(self.source.for_all, (self.data.inputs, self.data.targets))
+            return Batch(inputs, targets, self.data.num_data, numbers)
         ahead = self._room[0][1].shape[0]
         if offset % ahead == 0:
             self._gather(offset, min(ahead, length - offset))
@@ -207,7 +224,7 @@ class Captured:
         found = self._graphs.get(length)
         if found is None:
             found = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(found):
+            with _without_collection(), torch.cuda.graph(found):
                 self._take(now, length)
             self._graphs[length] = found
         return found

@@ -104,7 +104,9 @@ def fit(
         found, held_out = found.split(float(validation), seed)
 
     seeds = rng.Rng.create(seed, particles, model.device)
-    source = Source(found, model, batch_size=rows, epochs=wanted, steps=method.steps, rng=seeds)
+    source = Source(
+        found, model, batch_size=rows, epochs=wanted, steps=method.steps, rng=seeds, bootstrap=method.bootstrap
+    )
     check_stream(source.count, found, method)
     epochs = source.epochs
     every = max(1, epochs // 100) if report_every is None else whole_number("report_every", report_every)

@@ -25,6 +25,7 @@ LEAST_EPOCHS = 20
 class Source:
     """Turns data into `Batch`es on the model's device. Data that fit stay there; a stream moves batch by batch.
 
+    With `bootstrap` each particle has N rows of its own, drawn with replacement (`drawn`), for the whole training.
     `epochs` None becomes as many as make `steps`, or where that is None, too, 20,000 steps and at least 20 epochs.
     """
 
@@ -37,11 +38,13 @@ class Source:
         epochs: int | None,
         rng: Rng,
         steps: int | None = None,
+        bootstrap: bool = False,
     ) -> None:
         self.model, self.rng = model, rng
         self.batch_size = batch_size
         self.num_data = data.num_data
         self._outputs: Tensor | None = None
+        self.drawn: Tensor | None = None
         _check_kind(data, model)
         if isinstance(data, Data):
             _check_memory(data, model.device)
@@ -51,6 +54,9 @@ class Source:
         else:
             self.data = data
             self.count = data.batches_per_epoch()
+        if bootstrap:
+            _check_bootstrap(self.data)
+            self.drawn = rng.rows(self.num_data, Purpose.BOOTSTRAP)
         self.epochs = self._enough_epochs(steps) if epochs is None else epochs
 
     def _enough_epochs(self, steps: int | None) -> int:
@@ -82,6 +88,8 @@ class Source:
         assert self.count is not None
         everything = self.count == 1
         order = None if everything else self.rng.at(epoch).permutation(self.num_data, Purpose.ORDER)
+        if self.drawn is not None:
+            order = self.drawn if order is None else self.drawn.gather(1, order)
         for index in range(skip, self.count):
             if order is None:
                 inputs, targets = pytree.tree_map(self.for_all, (self.data.inputs, self.data.targets))
@@ -131,6 +139,17 @@ def _check_kind(data: Data | Stream, model: Model) -> None:
             received="standardised targets",
             expected="labels or counts; only inputs may be standardised",
             write='bp.Data(inputs, targets, standardize="inputs")',
+        )
+
+
+def _check_bootstrap(data: Data | Stream) -> None:
+    """Refuse to draw rows from what passes by."""
+    if isinstance(data, Stream):
+        raise DataError(
+            "a bootstrap draws rows with replacement, and a stream brings each of them once",
+            received=repr(data),
+            expected="data in memory",
+            write="DeepEnsemble(MAP(), bootstrap=False)",
         )
 
 
