@@ -52,10 +52,10 @@ class Method(Protocol[State]):
     `about`, a line of the table of all methods;
     `population`, the number of particles that it trains together and keeps (members, chains);
     `needs_all_rows`, that each step takes the whole data; `bootstrap`, that each particle trains on N rows drawn with
-    replacement; `steps`, how many steps a whole run has (None: the loop
-    decides); `per_particle`, the fields of which each particle may have its own: a tensor of numbers (particles,), or a
-    function that returns one (see `inference.population`); `looks_at_host`, why its steps need the host and so cannot be
-    captured in a graph ("": they do not).
+    replacement; `steps`, how many steps a whole run has (None: the loop decides);
+    `per_particle`, the fields of which each particle may have its own: a tensor of numbers (particles,), or a function
+    that returns one (see `inference.population`);
+    `looks_at_host`, why its steps need the host and so cannot be captured in a graph ("": they do not).
     """
 
     about: ClassVar[About | None] = None

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bayesprop.kernels.device import launch
 from bayesprop.kernels.mean_field import FAMILIES
 
 __all__ = ["Prior", "Rule", "normal", "prior_constants", "sample", "update"]
@@ -74,7 +75,7 @@ def normal(keys: Tensor, step: Tensor, stream: int, columns: int) -> Tensor:
     if out.numel():
         rows = keys.reshape(-1, 2).contiguous()
         grid = (-(-columns // BLOCK), rows.shape[0])
-        normal_kernel[grid](out, rows, step, stream, columns, BLOCK=BLOCK)
+        launch(normal_kernel, grid, out, rows, step, stream, columns, BLOCK=BLOCK)
     return out
 
 
@@ -96,7 +97,8 @@ def sample(
     out = torch.empty(particles, samples, columns, dtype=dtype, device=mean.device)
     pairs = samples // 2 if antithetic else 0
     grid = (-(-columns // BLOCK), particles * samples)
-    sample_kernel[grid](
+    launch(
+        sample_kernel, grid,
         out, mean, rho, seeds, step, stream, columns, rho.shape[1], samples, pairs, BLOCK=BLOCK
     )  # fmt: skip
     return out
@@ -107,6 +109,7 @@ def update(
     rho: Tensor,
     moments: Mapping[str, Tensor],
     gradient: Tensor,
+    parts: Tensor,
     seeds: Tensor,
     step: Tensor,
     stream: int,
@@ -119,30 +122,36 @@ def update(
     antithetic: bool,
     likelihood_scale: float,
     kl_scale: float,
-    first: int = 0,
-) -> None:
-    """Equation (2), in place, for the columns from `first` on.
+    value_scale: float,
+    ahead: Tensor | None = None,
+) -> Tensor:
+    """Equation (2), in place.
 
-    `gradient` (particles, samples, columns from `first` on) is that of the log-likelihood by theta; it is scaled by
-    `likelihood_scale`.
-    `numbers` (5, particles): the step's learning rates of mean and rho, its KL weight (times `kl_scale`), and the two
-    corrections of Adam. `scores` are d log p / d theta of the columns with a distribution that the family does not
-    cover: of the latents behind the first `random` columns, or of all of them for the family "given".
+    `gradient` (particles, samples, columns) is that of the log-likelihood by theta; it is scaled by
+    `likelihood_scale`. `numbers` (5, particles): the step's learning rates of mean and rho, its KL weight (times
+    `kl_scale`), and the two corrections of Adam. `scores` are d log p / d theta of the columns with a distribution that
+    the family does not cover: of the latents behind the first `random` columns, or of all of them for the family
+    "given". `ahead` (particles, samples, columns) receives the sample of step + 1, of means and scales that are at hand
+    here.
+
+    Returned is the log-likelihood of each particle: the sum of its `parts` (particles, parts), the mean over its
+    samples, times `value_scale`.
     """
     from bayesprop.kernels.device_columns import update_kernel
 
     (particles, columns), width = mean.shape, rho.shape[1]
-    gradient = gradient.contiguous()  # autograd may hand over a part of something larger
-    samples = gradient.shape[1]
-    constants = prior.constants
-    start = first - first % 4  # noise comes in blocks of four columns
-    grid = (-(-(columns - start) // BLOCK), particles)
-    update_kernel[grid](
+    gradient, parts = gradient.contiguous(), parts.contiguous()  # autograd may hand over a part of something larger
+    samples, constants, count = gradient.shape[1], prior.constants, parts.shape[1]
+    value = torch.empty(particles, dtype=torch.float32, device=mean.device)
+    block, warps = (256, 2) if particles == 1 else (256, 4)
+    launch(
+        update_kernel, (-(-columns // block), particles),
         mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), gradient,
-        mean if scores is None else scores, seeds, step, numbers, constants,
-        constants.stride(0) if constants.shape[0] > 1 else 0, constants.stride(1) if constants.shape[1] > 1 else 0,
-        constants.stride(2), stream, start, first, columns, random, width, particles, likelihood_scale, kl_scale,
-        rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, FAMILY=prior.family, EXACT=prior.exact,
-        RULE=rule.name, REST=columns > random, SAMPLES=samples, PAIRS=samples // 2 if antithetic else 0, BLOCK=BLOCK,
-        num_warps=8,
+        mean if scores is None else scores, mean if ahead is None else ahead, parts, value, seeds, step, numbers,
+        constants, constants.stride(0) if constants.shape[0] > 1 else 0, stream, columns, random, width, particles,
+        count, likelihood_scale, kl_scale, value_scale / samples, rule.beta1, rule.beta2, rule.epsilon,
+        rule.weight_decay, FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random,
+        SAMPLES=samples, PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None,
+        EACH=constants.shape[1] > 1, PARTS=1 << max(0, count - 1).bit_length(), BLOCK=block, num_warps=warps,
     )  # fmt: skip
+    return value

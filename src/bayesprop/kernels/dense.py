@@ -1,26 +1,26 @@
-"""Stacks of dense layers on a GPU: forward, loss and backward for all lanes, and an update without a gradient in memory.
+"""Stacks of dense layers on a GPU: forward, loss, backward and the gradient of all weights, for all lanes at once.
 
     h_l = a_l(h_{l-1} W_l' + b_l),   d_{l-1} = (d_l W_l) a_{l-1}'(h_{l-1}),   dL/dW_l = d_l' h_{l-1}                (1)
 
-`update` forms dL/dW_l tile by tile and hands each tile to the optimiser where it arises (equation (2) of
-`kernels.columns`), so that a step moves the bytes of mean, rho and their moments once and nothing else of that size.
-The definition is autograd of the same network with the plain path of Bayes by Backprop; tests hold them together.
+Weights lie in theta (lanes, columns) and their gradients in a matrix of the same shape, which `kernels.columns.update`
+consumes. (An update that formed each tile of the gradient itself moved fewer bytes and was slower: 19 against 13
+microseconds for each of 36 networks of 478,410 weights, for want of registers.) The definition is autograd of the same
+network; tests hold them together. Tiles were chosen by measurement on an H200.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bayesprop.kernels.columns import Prior, Rule
+from bayesprop.kernels.device import launch
 
-__all__ = ["MOST_CLASSES", "Layer", "Stack", "backward", "forward", "head", "update"]
+__all__ = ["MOST_CLASSES", "Layer", "Stack", "backward", "forward", "gradient", "head"]
 
-HEAD_ROWS, MOST_CLASSES = 16, 128  # rows of a tile of `head`, whose classes lie in one tile
+MOST_CLASSES = 128  # that `head` takes: all classes lie in one tile
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,6 @@ class Stack:
 
     layers: tuple[Layer, ...]
 
-    @property
-    def aligned(self) -> bool:
-        """Whether each row of each weight consists of whole blocks of noise."""
-        return all(layer.inputs % 4 == 0 and layer.weight % 4 == 0 for layer in self.layers)
-
 
 def _power(number: int, low: int, high: int) -> int:
     """The power of two that covers a number, between two bounds."""
@@ -52,10 +47,10 @@ def _power(number: int, low: int, high: int) -> int:
 
 
 def _tile(rows: int, width: int, depth: int, lanes: int) -> tuple[int, int, int, int]:
-    """Rows, columns and depth of a product's tile, and its warps: small ones where there are few lanes to fill a GPU."""
+    """Rows, columns and depth of a product's tile, and its warps: small where there are few lanes to fill a GPU."""
     if lanes >= 8:
         return _power(rows, 16, 128), _power(width, 16, 64), 32, 4
-    return 16, _power(width, 16, 32), _power(depth, 16, 128), 2
+    return _power(rows, 16, 32), 16, _power(depth, 16, 64), 2
 
 
 def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last: bool = True) -> list[Tensor]:
@@ -77,7 +72,8 @@ def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last
             break
         bm, bn, bk, warps = _tile(rows, layer.outputs, layer.inputs, lanes)
         grid = (-(-rows // bm), -(-layer.outputs // bn), lanes)
-        forward_kernel[grid](
+        launch(
+        forward_kernel, grid,
             source, theta, out, rows, layer.inputs, layer.outputs, columns, layer.weight, layer.bias, share,
             ACTIVATION=layer.activation, PRECISION=precision, BIAS=layer.bias >= 0, BM=bm, BN=bn, BK=bk,
             num_warps=warps,
@@ -106,13 +102,15 @@ def head(stack: Stack, theta: Tensor, outputs: list[Tensor], inputs: Tensor, tar
     layer, rows, alone = stack.layers[-1], outputs[0].shape[1], len(stack.layers) == 1
     places = _gradients_of(outputs)
     source, share = (inputs, lanes // inputs.shape[0]) if alone else (outputs[-2], 1)
-    parts = torch.empty(lanes, -(-rows // HEAD_ROWS), dtype=torch.float32, device=theta.device)
-    head_kernel[(parts.shape[1], lanes)](
+    bm, bk = (_power(rows, 16, 64), 64) if lanes >= 8 else (16, 128)
+    spans = 1 if lanes >= 8 else -(-layer.inputs // bk)  # the gradient before the layer, by how many programs
+    parts = torch.empty(lanes, -(-rows // bm), dtype=torch.float32, device=theta.device)
+    launch(
+        head_kernel, (parts.shape[1], lanes, spans),
         source, theta, targets, places[-1], places[-1 if alone else -2], parts, rows, layer.inputs, layer.outputs,
-        columns, layer.weight, layer.bias, share, lanes // targets.shape[0],
+        columns, layer.weight, layer.bias, share, lanes // targets.shape[0], -(-layer.inputs // (spans * bk)) * bk,
         ACTIVATION="identity" if alone else stack.layers[-2].activation, PRECISION=precision, BIAS=layer.bias >= 0,
-        ALONE=alone, BM=HEAD_ROWS, BN=_power(layer.outputs, 16, MOST_CLASSES), BK=_power(layer.inputs, 16, 128),
-        num_warps=4,
+        ALONE=alone, BM=bm, BN=_power(layer.outputs, 16, MOST_CLASSES), BK=bk, num_warps=4,
     )  # fmt: skip
     return parts
 
@@ -133,74 +131,42 @@ def backward(stack: Stack, theta: Tensor, outputs: list[Tensor], gradient: Tenso
         layer = stack.layers[number]
         bm, bn, bk, warps = _tile(rows, layer.inputs, layer.outputs, lanes)
         grid = (-(-rows // bm), -(-layer.inputs // bn), lanes)
-        backward_kernel[grid](
+        launch(
+        backward_kernel, grid,
             places[number], theta, outputs[number - 1], places[number - 1], rows, layer.inputs, layer.outputs, columns,
             layer.weight, ACTIVATION=stack.layers[number - 1].activation, PRECISION=precision, BM=bm, BN=bn, BK=bk,
             num_warps=warps,
         )  # fmt: skip
 
 
-TILE, DEPTH, WARPS = (32, 64), 64, 4  # outputs and inputs of an update's tile, rows at a time
-
-
 @functools.lru_cache(maxsize=64)
-def _table(stack: Stack, lanes: int, rows: int, device: torch.device) -> tuple[Tensor, int]:
-    """The layers as `dense_update_kernel` reads them, and the number of tiles."""
+def _table(
+    stack: Stack, lanes: int, rows: int, tile: tuple[int, int], device: torch.device
+) -> tuple[Tensor, int, bool]:
+    """The layers as `gradient_kernel` reads them, the number of tiles, and whether rows begin at multiples of 16."""
     half = lanes * rows * sum(layer.outputs for layer in stack.layers)
     lines, tiles, start = [], 0, 0
     for number, layer in enumerate(stack.layers):
         size = lanes * rows * layer.outputs
         before = start - lanes * rows * stack.layers[number - 1].outputs if number else 0
         lines.append((layer.weight, layer.bias, layer.inputs, layer.outputs, half + start, before, tiles))
-        tiles += -(-layer.outputs // TILE[0]) * -(-layer.inputs // TILE[1])
+        tiles += -(-layer.outputs // tile[0]) * -(-layer.inputs // tile[1])
         start += size
-    return torch.tensor(lines, dtype=torch.int64, device=device), tiles
+    wide = all(layer.inputs % 16 == 0 for layer in stack.layers) and all(line[5] % 16 == 0 for line in lines)
+    return torch.tensor(lines, dtype=torch.int64, device=device), tiles, wide
 
 
-def update(
-    stack: Stack,
-    mean: Tensor,
-    rho: Tensor,
-    moments: Mapping[str, Tensor],
-    inputs: Tensor,
-    outputs: list[Tensor],
-    seeds: Tensor,
-    step: Tensor,
-    stream: int,
-    numbers: Tensor,
-    *,
-    rule: Rule,
-    prior: Prior,
-    antithetic: bool,
-    likelihood_scale: float,
-    kl_scale: float,
-    precision: str,
-    parts: Tensor | None = None,
-    value_scale: float = 1.0,
-    ahead: Tensor | None = None,
-) -> Tensor:
-    """The optimiser's step for all weights and biases of a stack whose `forward` and `backward` have run.
+def gradient(stack: Stack, inputs: Tensor, outputs: list[Tensor], columns: int, precision: str) -> Tensor:
+    """dL/dtheta (lanes, columns) of a stack whose `forward` and `backward` have run; only its columns are written."""
+    from bayesprop.kernels.device_dense import gradient_kernel
 
-    Arguments as in `kernels.columns.update`; `prior.constants` are (particles or 1, 2 layers, 4), weight before bias.
-    `ahead` (lanes, columns) receives the weights' sample of step + 1, of means and scales that are at hand here.
-    Returned is the log-likelihood of each particle, the mean over its samples times `value_scale`, where `parts` of
-    `head` are given.
-    """
-    from bayesprop.kernels.device_dense import dense_update_kernel
-
-    particles, columns = mean.shape
     lanes, rows = outputs[0].shape[:2]
-    table, tiles = _table(stack, lanes, rows, mean.device)
-    samples, constants = lanes // particles, prior.constants
-    value = torch.empty(particles, dtype=torch.float32, device=mean.device)
-    count = 0 if parts is None else parts.numel() // particles
-    dense_update_kernel[(tiles, particles)](
-        mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho),
-        mean if ahead is None else ahead, inputs, outputs[0], table, seeds, step, numbers, constants,
-        value if parts is None else parts, value, constants.stride(0) if constants.shape[0] > 1 else 0, stream, columns,
-        rho.shape[1], particles, rows, likelihood_scale, kl_scale, value_scale / samples, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, FAMILY=prior.family,
-        EXACT=prior.exact, RULE=rule.name, LAYERS=len(stack.layers), ALIGNED=stack.aligned, SAMPLES=samples,
-        PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None, PARTS=count,
-        COVER=_power(count, 1, 1 << 30), PRECISION=precision, BM=_power(rows, 16, DEPTH), BN=TILE[0], BK=TILE[1], num_warps=WARPS,
+    bn, bk = (64, 128) if lanes >= 8 else (16, 64)
+    table, tiles, wide = _table(stack, lanes, rows, (bn, bk), inputs.device)
+    found = torch.empty(lanes, columns, dtype=torch.float32, device=inputs.device)
+    launch(
+        gradient_kernel, (tiles, lanes),
+        inputs, outputs[0], table, found, columns, rows, lanes // inputs.shape[0], LAYERS=len(stack.layers), WIDE=wide,
+        PRECISION=precision, BM=_power(rows, 16, 32), BN=bn, BK=bk, num_warps=2,
     )  # fmt: skip
-    return value
+    return found

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+from typing import Any
 
 import torch
+from torch import Tensor
 
-__all__ = ["available", "interpreted", "status"]
+__all__ = ["available", "interpreted", "launch", "status"]
 
 
 def interpreted() -> bool:
@@ -37,3 +39,12 @@ def status(device: torch.device) -> str:
     if device.type == "cuda":
         return "plain torch: triton is not installed"
     return f"plain torch: there are no GPU bodies for {device.type}"
+
+
+def launch(kernel: Any, grid: tuple[int, ...], first: Tensor, *arguments: Any, **options: Any) -> None:
+    """Run a kernel on the device of its first argument, whichever is the current one."""
+    if first.device.type == "cuda" and first.device.index != torch.cuda.current_device():
+        with torch.cuda.device(first.device):
+            kernel[grid](first, *arguments, **options)
+    else:
+        kernel[grid](first, *arguments, **options)

@@ -1,4 +1,4 @@
-"""GPU bodies for stacks of dense layers: forward, loss, backward, and a weight gradient that ends in the update.
+"""GPU bodies for stacks of dense layers: forward, loss, backward, and the gradient of all weights.
 
 Launched by `kernels.dense`, which also says what the arguments mean. Weights lie in theta (lanes, columns) as torch has
 them, (outputs, inputs) row by row. What a layer puts out is stored behind its activation; derivatives are read off it.
@@ -9,9 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bayesprop.kernels.device_math import finish, normal_at, normal_quads, score, std_and_slope
-
-__all__ = ["backward_kernel", "dense_update_kernel", "forward_kernel", "head_kernel"]
+__all__ = ["backward_kernel", "forward_kernel", "gradient_kernel", "head_kernel"]
 
 
 @triton.jit
@@ -100,14 +98,15 @@ def backward_kernel(
 
 @triton.jit
 def head_kernel(
-    source, theta, targets, out, out_before, value, rows, inputs, outputs, columns, weight, bias, share, samples,
+    source, theta, targets, out, out_before, value, rows, inputs, outputs, columns, weight, bias, share, samples, span,
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, ALONE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The last layer, log p(labels | its outputs), and the gradients behind it and before it, for BM rows of a lane.
 
-    All classes lie in one tile. `value` (lanes, blocks of rows) takes each block's sum. ACTIVATION is that of the layer
-    before; with ALONE there is none.
+    All classes lie in one tile. `value` (lanes, blocks of rows) takes each block's sum. The gradient before the layer
+    is written by several programs, `span` columns by each. ACTIVATION is that of the layer before; with ALONE there is
+    none.
     """
     lane = tl.program_id(1).to(tl.int64)
     m = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -136,11 +135,13 @@ def head_kernel(
     norm = tl.sum(e, axis=1)
     chosen = n[None, :] == label[:, None]
     found = tl.sum(tl.where(chosen, z, 0.0), axis=1) - tl.log(norm)
-    tl.store(value + lane * tl.num_programs(0) + tl.program_id(0), tl.sum(tl.where(m < rows, found, 0.0), axis=0))
     d = tl.where(here, tl.where(chosen, 1.0, 0.0) - e / norm[:, None], 0.0)
-    tl.store(out + lane * rows * outputs + m[:, None] * outputs + n[None, :], d, mask=here)
+    first = tl.program_id(2) * span
+    if first == 0:
+        tl.store(value + lane * tl.num_programs(0) + tl.program_id(0), tl.sum(tl.where(m < rows, found, 0.0), axis=0))
+        tl.store(out + lane * rows * outputs + m[:, None] * outputs + n[None, :], d, mask=here)
     if not ALONE:
-        for start in range(0, inputs, BK):
+        for start in range(first, min(inputs, first + span), BK):
             k = start + tl.arange(0, BK)
             w = tl.load(
                 theta + weight + n[:, None] * inputs + k[None, :],
@@ -151,21 +152,6 @@ def head_kernel(
             h = tl.load(source + m[:, None] * inputs + k[None, :], mask=mask, other=0.0)
             before = tl.dot(d.to(w.dtype), w, input_precision=PRECISION) * _slope(h, ACTIVATION)
             tl.store(out_before + lane * rows * inputs + m[:, None] * inputs + k[None, :], before, mask=mask)
-
-
-@triton.jit
-def _noise(seed, block, column, sample, step, stream, ALIGNED: tl.constexpr, PAIRS: tl.constexpr):
-    """The noise of one sample; the second half of antithetic samples are the first half's with the sign changed."""
-    draw = tl.zeros([], tl.int32) + sample
-    if PAIRS > 0:
-        draw = draw % PAIRS
-    if ALIGNED:
-        noise = normal_quads(seed, block, draw, step, stream)
-    else:
-        noise = normal_at(seed, column, draw, step, stream)
-    if PAIRS > 0:
-        noise = noise * tl.where(sample >= PAIRS, -1.0, 1.0)
-    return noise
 
 
 @triton.jit
@@ -197,117 +183,41 @@ def _bias_gradient(d_rows, n, rows, outputs, BM: tl.constexpr):
 
 
 @triton.jit
-def dense_update_kernel(
-    mean, rho, mean_first, mean_second, rho_first, rho_second, theta, source, work, layers, seeds, step, numbers,
-    constants, parts, value, constant_stride, stream, columns, width, particles, rows, likelihood_scale, kl_scale,
-    value_scale, b1, b2, epsilon, weight_decay,
-    FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, LAYERS: tl.constexpr, ALIGNED: tl.constexpr,
-    SAMPLES: tl.constexpr, PAIRS: tl.constexpr, AHEAD: tl.constexpr, PARTS: tl.constexpr, COVER: tl.constexpr,
-    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+def gradient_kernel(
+    source, work, layers, gradient, columns, rows, samples,
+    LAYERS: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of one tile of one layer's weights, consumed where it arises: mean and rho take their step.
+    """dL/dW of one tile of one layer, for one lane, and with the first tile of a row dL/db.
 
     `layers` (LAYERS, 7): columns of weight and bias (-1: none), inputs, outputs, where in `work` the gradient behind
-    the layer and the layer's source lie, and the layer's first tile. `constants` (particles or 1, 2 LAYERS, 4). With
-    AHEAD, theta (lanes, columns) becomes the sample of the next step. The particle's first tile also sums up the PARTS
-    numbers that its log-likelihood came in, of which COVER is a power of two.
+    the layer and the layer's source lie, and the layer's first tile. With WIDE, rows of all sources begin at multiples
+    of 16 numbers.
     """
     tile = tl.program_id(0)
-    particle = tl.program_id(1)
-    row = particle.to(tl.int64)
+    lane = tl.program_id(1).to(tl.int64)
     layer = 0
     for i in tl.static_range(1, LAYERS):
         layer = tl.where(tile >= tl.load(layers + 7 * i + 6), i, layer)
-    weight = tl.load(layers + 7 * layer).to(tl.int32)
-    bias = tl.load(layers + 7 * layer + 1).to(tl.int32)
+    weight = tl.load(layers + 7 * layer)
+    bias = tl.load(layers + 7 * layer + 1)
     inputs = tl.load(layers + 7 * layer + 2).to(tl.int32)
     outputs = tl.load(layers + 7 * layer + 3).to(tl.int32)
-    behind = work + tl.load(layers + 7 * layer + 4)
-    before = work + tl.load(layers + 7 * layer + 5)
+    d_rows = work + tl.load(layers + 7 * layer + 4) + lane * rows * outputs
+    before = tl.load(layers + 7 * layer + 5)
+    if WIDE:
+        inputs = tl.multiple_of(inputs, 16)
+        before = tl.multiple_of(before, 16)
+    x_rows = work + before + lane * rows * inputs
+    if layer == 0:
+        x_rows = source + (lane // samples) * rows * inputs
     tile -= tl.load(layers + 7 * layer + 6).to(tl.int32)
-    if PARTS > 0:
-        if tl.program_id(0) == 0:
-            part = tl.arange(0, COVER)
-            found = tl.load(parts + row * PARTS + part, mask=part < PARTS, other=0.0)
-            tl.store(value + row, tl.sum(found, axis=0) * value_scale)
     across = tl.cdiv(inputs, BK)
     n = (tile // across) * BN + tl.arange(0, BN)
     k = (tile % across) * BK + tl.arange(0, BK)
+    gradient += lane * columns
+    found = _gradient(d_rows, x_rows, n, k, rows, outputs, inputs, PRECISION, BM)
     mask = (n < outputs)[:, None] & (k < inputs)[None, :]
-    column = weight + n[:, None] * inputs + k[None, :]
-    mean += row * columns
-    mean_first += row * columns
-    mean_second += row * columns
-    rho += row * width
-    rho_first += row * width
-    rho_second += row * width
-    theta += row * SAMPLES * columns
-    mu = tl.load(mean + column, mask=mask, other=0.0)
-    rho_old = tl.load(rho + column, mask=mask, other=0.0)
-    std, slope = std_and_slope(rho_old)
-    constant = constants + row * constant_stride + layer * 8
-    c0 = tl.load(constant)
-    c1 = tl.load(constant + 1)
-    c2 = tl.load(constant + 2)
-    c3 = tl.load(constant + 3)
-    seed = tl.load(seeds + particle)
-    now = tl.load(step)
-    kl_weight = tl.load(numbers + 2 * particles + particle) * kl_scale
-    first = (weight + (tile % across) * BK) // 4
-    block = first + n[:, None] * (inputs // 4) + tl.arange(0, BK // 4)[None, :]
-    by_mean = tl.zeros((BN, BK), dtype=tl.float32)
-    by_std = tl.zeros((BN, BK), dtype=tl.float32)
-    for sample in range(SAMPLES):
-        lane = row * SAMPLES + sample
-        if layer == 0:
-            x_rows = source + row * rows * inputs
-        else:
-            x_rows = before + lane * rows * inputs
-        d_rows = behind + lane * rows * outputs
-        g = _gradient(d_rows, x_rows, n, k, rows, outputs, inputs, PRECISION, BM) * likelihood_scale
-        noise = _noise(seed, block, column, sample, now, stream, ALIGNED, PAIRS)
-        if not EXACT:
-            g -= kl_weight * score(mu + std * noise, FAMILY, c0, c1, c2, c3)
-        by_mean += g
-        by_std += g * noise
-    new_mean, new_rho = finish(
-        mean, rho, mean_first, mean_second, rho_first, rho_second, column, mask, mask, mu, rho_old, std, slope,
-        by_mean * (1.0 / SAMPLES), by_std * (1.0 / SAMPLES), numbers, particle, particles, kl_scale, b1, b2, epsilon,
-        weight_decay, c0, c1, FAMILY, EXACT, RULE,
-    )  # fmt: skip
-    if AHEAD:
-        std, _ = std_and_slope(new_rho)
-        for sample in range(SAMPLES):
-            noise = _noise(seed, block, column, sample, now + 1, stream, ALIGNED, PAIRS)
-            value = new_mean + std * noise
-            tl.store(theta + sample * columns + column, value, mask=mask)
+    tl.store(gradient + weight + n[:, None] * inputs + k[None, :], found, mask=mask)
     if (tile % across == 0) & (bias >= 0):
-        inside = n < outputs
-        column_b = bias + n
-        mu_b = tl.load(mean + column_b, mask=inside, other=0.0)
-        rho_b = tl.load(rho + column_b, mask=inside, other=0.0)
-        std_b, slope_b = std_and_slope(rho_b)
-        b_c0 = tl.load(constant + 4)
-        b_c1 = tl.load(constant + 5)
-        b_c2 = tl.load(constant + 6)
-        b_c3 = tl.load(constant + 7)
-        by_mean_b = tl.zeros((BN,), dtype=tl.float32)
-        by_std_b = tl.zeros((BN,), dtype=tl.float32)
-        for sample in range(SAMPLES):
-            d_rows = behind + (row * SAMPLES + sample) * rows * outputs
-            g_b = _bias_gradient(d_rows, n, rows, outputs, BM) * likelihood_scale
-            noise_b = _noise(seed, column_b, column_b, sample, now, stream, False, PAIRS)
-            if not EXACT:
-                g_b -= kl_weight * score(mu_b + std_b * noise_b, FAMILY, b_c0, b_c1, b_c2, b_c3)
-            by_mean_b += g_b
-            by_std_b += g_b * noise_b
-        new_mean_b, new_rho_b = finish(
-            mean, rho, mean_first, mean_second, rho_first, rho_second, column_b, inside, inside, mu_b, rho_b, std_b,
-            slope_b, by_mean_b * (1.0 / SAMPLES), by_std_b * (1.0 / SAMPLES), numbers, particle, particles, kl_scale,
-            b1, b2, epsilon, weight_decay, b_c0, b_c1, FAMILY, EXACT, RULE,
-        )  # fmt: skip
-        if AHEAD:
-            std_b, _ = std_and_slope(new_rho_b)
-            for sample in range(SAMPLES):
-                noise_b = _noise(seed, column_b, column_b, sample, now + 1, stream, False, PAIRS)
-                tl.store(theta + sample * columns + column_b, new_mean_b + std_b * noise_b, mask=inside)
+        tl.store(gradient + bias + n, _bias_gradient(d_rows, n, rows, outputs, BM), mask=n < outputs)

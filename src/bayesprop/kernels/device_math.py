@@ -7,26 +7,75 @@ imported here, so this module is imported only where a GPU body is wanted; see `
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
-__all__ = ["finish", "finish_points", "normal_at", "normal_quads", "score", "std_and_slope"]
+from bayesprop.kernels.device import interpreted
+
+__all__ = ["finish", "finish_points", "normal_quads", "score", "std_and_slope"]
+
+
+# One instruction each on NVIDIA's GPUs, good to 2e-7, where numbers below 1.2e-38 count as nothing; the language's own
+# take four to eight for the sake of such numbers, and the update is bound by its instructions.
+ASSEMBLY = tl.constexpr(torch.version.cuda is not None and not interpreted())
 
 
 @triton.jit
-def _sine_cosine(turns):
-    """Sine and cosine of a whole number of turns in [0, 1]: an eighth of a turn, then Taylor polynomials (3e-8)."""
-    quarters = 4.0 * turns
-    nearest = tl.floor(quarters + 0.5)
-    x = (quarters - nearest) * 1.5707963267948966
+def _reciprocal(x):
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )  # fmt: skip
+    else:
+        return 1.0 / x
+
+
+@triton.jit
+def _root(x):
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise(
+            "sqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )  # fmt: skip
+    else:
+        return tl.sqrt(x)
+
+
+@triton.jit
+def _power_of_two(x):
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )  # fmt: skip
+    else:
+        return tl.exp2(x)
+
+
+@triton.jit
+def _logarithm(x):
+    """Of base two."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise(
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )  # fmt: skip
+    else:
+        return tl.log2(x)
+
+
+@triton.jit
+def _sine_cosine(word):
+    """Sine and cosine of (word + 1/2) / 2^32 turns: the nearest quarter of a turn, then Taylor polynomials (3e-8)."""
+    x = (word << 2).to(tl.int32, bitcast=True).to(
+        tl.float32
+    ) * 3.6572951e-10 + 7.3145903e-10  # pi / 2 / 2^32, its double
     x2 = x * x
     s = x + x * x2 * (-1.6666667e-1 + x2 * (8.3333333e-3 + x2 * (-1.9841270e-4 + x2 * 2.7557319e-6)))
     c = 1.0 + x2 * (-0.5 + x2 * (4.1666667e-2 + x2 * (-1.3888889e-3 + x2 * 2.4801587e-5)))
-    quadrant = nearest.to(tl.int32) & 3
+    quadrant = (word + 0x20000000) >> 30
     odd = (quadrant & 1) == 1
     a = tl.where(odd, c, s)
     b = tl.where(odd, s, c)
-    sine = tl.where((quadrant & 2) == 2, -a, a)
+    sine = tl.where(quadrant >= 2, -a, a)
     cosine = tl.where((quadrant == 1) | (quadrant == 2), -b, b)
     return sine, cosine
 
@@ -35,9 +84,8 @@ def _sine_cosine(turns):
 def _box_muller(x0, x1):
     """Two standard normal numbers of two words: equation (2) of `kernels.noise`."""
     u0 = x0.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
-    u1 = x1.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
-    radius = tl.sqrt(-2.0 * tl.log(u0))
-    sine, cosine = _sine_cosine(u1)
+    radius = _root(-1.3862943611198906 * _logarithm(u0))  # 2 log 2
+    sine, cosine = _sine_cosine(x1)
     return radius * cosine, radius * sine
 
 
@@ -58,26 +106,16 @@ def normal_quads(seed, block, draw, step, stream):
 
 
 @triton.jit
-def normal_at(seed, column, draw, step, stream):
-    """Noise of single columns, wherever they lie: four times the work of `normal_quads` for each."""
-    x0, x1, x2, x3 = _words(seed, column // 4, draw, step, stream)
-    word = column % 4
-    first = tl.where(word < 2, x0, x2)
-    second = tl.where(word < 2, x1, x3)
-    z0, z1 = _box_muller(first, second)
-    return tl.where(word % 2 == 0, z0, z1)
-
-
-@triton.jit
 def std_and_slope(rho):
     """std = log(1 + exp(rho)) and its slope 1 / (1 + exp(-rho)); below -80 both are those of -80.
 
-    log(1 + e) = 2 artanh(t) with t = e / (2 + e) <= 1/3: a series that keeps all digits where 1 + e has lost those of e.
+    log(1 + e) = 2 artanh(t) with t = e / (2 + e) <= 1/3: a series that keeps digits that 1 + e has lost.
     """
     rho = tl.maximum(rho, -80.0)
-    e = tl.exp(-tl.abs(rho))
-    inverse = 1.0 / (1.0 + e)
-    t = e / (2.0 + e)
+    e = _power_of_two(-1.4426950408889634 * tl.abs(rho))
+    both = _reciprocal((1.0 + e) * (2.0 + e))
+    inverse = both * (2.0 + e)
+    t = e * both * (1.0 + e)
     t2 = t * t
     series = 1.0 + t2 * (0.33333333 + t2 * (0.2 + t2 * (0.14285714 + t2 * (0.11111111 + t2 * 0.090909091))))
     std = tl.maximum(rho, 0.0) + 2.0 * t * series
@@ -95,11 +133,11 @@ def score(w, FAMILY: tl.constexpr, c0, c1, c2, c3):
         return tl.where(d > 0.0, -c1, tl.where(d < 0.0, c1, 0.0))
     elif FAMILY == "student_t":
         d = w - c0
-        return -c1 * d / (c2 + d * d)
+        return -c1 * d * _reciprocal(c2 + d * d)
     elif FAMILY == "scale_mixture":
         odds = tl.minimum(tl.maximum(c0 + c1 * w * w, -40.0), 40.0)
-        against = tl.exp(-odds)
-        share = 1.0 / (1.0 + against)
+        against = _power_of_two(-1.4426950408889634 * odds)
+        share = _reciprocal(1.0 + against)
         return -w * (share * c2 + (against * share) * c3)
     else:
         return w * 0.0
@@ -118,16 +156,19 @@ def kl_gradients(mean, std, FAMILY: tl.constexpr, c0, c1):
 
 
 @triton.jit
-def _optimise(value, first, second, at, mask, old, gradient, rate, decay, b1, b2, epsilon, k1, k2, RULE: tl.constexpr):
-    """Move the numbers at `at` along a gradient, with whatever the optimiser remembers of earlier steps."""
+def _optimise(value, first, second, at, mask, old, gradient, rate, decay, b1, b2, epsilon, k2, RULE: tl.constexpr):
+    """Move the numbers at `at` along a gradient, with whatever the optimiser remembers of earlier steps.
+
+    `rate` is Adam's divided by its first correction, `k2` the second's inverse.
+    """
     if RULE == "adam":
         m = b1 * tl.load(first + at, mask=mask, other=0.0) + (1.0 - b1) * gradient
         v = b2 * tl.load(second + at, mask=mask, other=0.0) + (1.0 - b2) * gradient * gradient
-        # A root's fast version goes by the reciprocal, which is infinite for numbers below 1.2e-38.
-        denominator = tl.sqrt(tl.maximum(v * (1.0 / k2), 1.2e-38)) + epsilon
+        # A root may go by the reciprocal, which is infinite for numbers below 1.2e-38.
+        denominator = _root(tl.maximum(v * k2, 1.2e-38)) + epsilon
         tl.store(first + at, m, mask=mask)
         tl.store(second + at, v, mask=mask)
-        new = old * decay - (rate / k1) * m / denominator
+        new = old * decay - rate * m * _reciprocal(denominator)
     elif RULE == "momentum":
         m = b1 * tl.load(first + at, mask=mask, other=0.0) + gradient
         tl.store(first + at, m, mask=mask)
@@ -153,19 +194,20 @@ def finish(
     mean_rate = tl.load(numbers + particle)
     rho_rate = tl.load(numbers + particles + particle)
     kl_weight = tl.load(numbers + 2 * particles + particle) * kl_scale
-    k1 = tl.load(numbers + 3 * particles + particle)
-    k2 = tl.load(numbers + 4 * particles + particle)
+    k1 = 1.0 / tl.load(numbers + 3 * particles + particle)
+    k2 = 1.0 / tl.load(numbers + 4 * particles + particle)
     if EXACT:
         exact_mean, exact_std = kl_gradients(mu, std, FAMILY, c0, c1)
         by_mean += tl.where(weights, kl_weight * exact_mean, 0.0)
         by_std += tl.where(weights, kl_weight * exact_std, 0.0)
-    by_rho = (by_std - kl_weight / std) * slope
+    by_rho = (by_std - kl_weight * _reciprocal(std)) * slope
     decay = 1.0 - mean_rate * weight_decay
-    new_rho = _optimise(
-        rho, rho_first, rho_second, at, mask, rho_old, by_rho, rho_rate, 1.0, b1, b2, epsilon, k1, k2, RULE
-    )
+    if RULE == "adam":
+        mean_rate = mean_rate * k1
+        rho_rate = rho_rate * k1
+    new_rho = _optimise(rho, rho_first, rho_second, at, mask, rho_old, by_rho, rho_rate, 1.0, b1, b2, epsilon, k2, RULE)
     new_mean = _optimise(
-        mean, mean_first, mean_second, at, mask, mu, by_mean, mean_rate, decay, b1, b2, epsilon, k1, k2, RULE
+        mean, mean_first, mean_second, at, mask, mu, by_mean, mean_rate, decay, b1, b2, epsilon, k2, RULE
     )
     return new_mean, new_rho
 
@@ -177,7 +219,9 @@ def finish_points(
 ):  # fmt: skip
     """The same for columns without a distribution."""
     rate = tl.load(numbers + particle)
-    k1 = tl.load(numbers + 3 * particles + particle)
-    k2 = tl.load(numbers + 4 * particles + particle)
+    k1 = 1.0 / tl.load(numbers + 3 * particles + particle)
+    k2 = 1.0 / tl.load(numbers + 4 * particles + particle)
     decay = 1.0 - rate * weight_decay
-    _optimise(mean, first, second, at, mask, mu, gradient, rate, decay, b1, b2, epsilon, k1, k2, RULE)
+    if RULE == "adam":
+        rate = rate * k1
+    return _optimise(mean, first, second, at, mask, mu, gradient, rate, decay, b1, b2, epsilon, k2, RULE)

@@ -76,10 +76,10 @@ def _native(keys: Tensor):
     return native.library().handle if keys.device.type == "cpu" else None
 
 
-def bits(keys: Tensor, step: int, stream: int, count: int) -> Tensor:
+def bits(keys: Tensor, step: int | Tensor, stream: int, count: int) -> Tensor:
     """Numbers below 2^32, by whichever body serves the device."""
     handle = _native(keys)
-    if handle is None:
+    if handle is None or isinstance(step, Tensor):
         return bits_definition(keys, step, stream, count)
     out = torch.empty(*keys.shape[:-1], count, dtype=torch.int64)
     if count == 0:

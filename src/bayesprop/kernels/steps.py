@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bayesprop.kernels.device import launch
+
 __all__ = ["begin", "gather", "tally", "words"]
 
 
@@ -27,7 +29,7 @@ def begin(clock: Tensor, table: Tensor, steps: Tensor, numbers: Tensor) -> None:
 
     size = numbers[0].numel()
     block = 1 << max(0, size - 1).bit_length()
-    begin_kernel[(steps.shape[0],)](clock, table, steps, numbers, size, BLOCK=block)
+    launch(begin_kernel, (steps.shape[0],), clock, table, steps, numbers, size, BLOCK=block)
 
 
 def gather(
@@ -40,7 +42,8 @@ def gather(
     from bayesprop.kernels.device_steps import gather_kernel
 
     batches, particles, rows, _ = inputs_out.shape
-    gather_kernel[(rows, particles, batches)](
+    launch(
+        gather_kernel, (rows, particles, batches),
         inputs, targets, order, clock, inputs_out, targets_out, offset, order.shape[1], inputs.shape[1],
         targets.shape[1], BLOCK=1024,
     )  # fmt: skip
@@ -51,4 +54,4 @@ def tally(values: Tensor, total: Tensor, first_bad: Tensor, steps: Tensor) -> No
     from bayesprop.kernels.device_steps import tally_kernel
 
     count, particles = values.shape
-    tally_kernel[(-(-particles // 256),)](values, total, first_bad, steps, count, particles, BLOCK=256)
+    launch(tally_kernel, (-(-particles // 256),), values, total, first_bad, steps, count, particles, BLOCK=256)

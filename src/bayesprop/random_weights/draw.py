@@ -35,7 +35,7 @@ class NoiseSource:
     """
 
     key: Tensor
-    step: int = 0
+    step: int | Tensor = 0
     requests: int = 0
 
     def reserve(self) -> int:

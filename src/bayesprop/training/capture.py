@@ -1,8 +1,9 @@
 """Many steps from one captured CUDA graph: the host only launches it.
 
 The data, their order of this epoch, the numbers of every step (learning rates, KL weights) and the clock lie on the
-device. A graph holds up to `RUN` steps, each at its own offset from the clock, and the last thing in the graph moves the
-clock on. What can be done for many steps at once, such as gathering rows, is done so. Steps are those of `OneByOne`, with the same noise and the same batches, to float tolerance.
+device. A graph holds up to `RUN` steps, each at its own offset from the clock, and the last thing in the graph moves
+the clock on. What can be done for many steps at once, such as gathering rows, is done so. Steps are those of
+`OneByOne`, with the same noise and the same batches, to float tolerance.
 
 What cannot be captured is told by `obstacle` before the attempt or by the attempt itself: a network that draws from
 torch's generator, or one that looks at its numbers to decide what to do next.
@@ -13,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -181,12 +181,12 @@ class Captured:
         numbers = self.steps[:length]
         steps.begin(self.clock, self.table, numbers, self.numbers[:length])
         places = ((self._batch(offset, length), self.seeds.at(self.steps[offset])) for offset in range(length))
-        state, values = now.state, []
         with self.precision():
-            for state, info in self.method.run(self.model, now.state, places):
-                values.append(info.log_likelihood.detach())
+            taken = list(self.method.run(self.model, now.state, places))
+        state, _ = taken[-1]
         if state is not now.state:
             load_tensors(now.state, state_tensors(state), source="the step")
+        values = [info.log_likelihood.detach() for _, info in taken]
         steps.tally(torch.stack(values), now.total, now.first_bad, numbers)
         self.clock += length
 

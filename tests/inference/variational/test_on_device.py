@@ -168,24 +168,24 @@ def test_activations_and_missing_biases(interpreter, activation, bias):
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
-def test_layers_whose_noise_comes_in_whole_blocks(interpreter):
-    """Rows of weights that begin at multiples of four columns take a shorter way."""
-    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
-    problem = Problem(network, normal(12, 4))
-    program = on_device.program(method_with(), problem.model)
-    assert program.stack is not None
-    assert program.stack.aligned
+def test_rows_that_begin_at_multiples_of_sixteen(interpreter):
+    """Their products are read in wider pieces."""
+    network = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 5))
+    problem = Problem(network, normal(16, 16))
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
-@pytest.mark.parametrize("case", ["classes", "learnt noise"])
+@pytest.mark.parametrize("case", ["classes", "learnt noise", "point estimates"])
 def test_steps_in_a_row_are_the_same_steps(interpreter, case):
-    """Where the stack is all there is, each step draws the next one's sample; where it is not, none does."""
+    """Each step draws the next one's sample, of weights and latents, and copies what has no distribution."""
     if case == "classes":
         likelihood, targets = likelihoods.Categorical(), torch.arange(12) % 5
     else:
         likelihood, targets = LEARNT, normal(12, 5).float()
-    problem = Problem(dense(outputs=5), normal(12, 3), targets, likelihood=likelihood, prior=priors.Normal(0.1, 0.5))
+    random = "*.weight" if case == "point estimates" else "*"
+    problem = Problem(
+        dense(outputs=5), normal(12, 3), targets, likelihood=likelihood, prior=priors.Normal(0.1, 0.5), random=random
+    )
     if torch.cuda.is_available():
         problem.model = problem.model.to("cuda")
         problem.inputs, problem.targets = problem.inputs.cuda(), problem.targets.cuda()
@@ -208,14 +208,17 @@ def test_steps_in_a_row_are_the_same_steps(interpreter, case):
         torch.testing.assert_close(state_tensors(row)[name], tensor, rtol=1e-5, atol=1e-6)
 
 
-def test_scales_of_a_hierarchical_prior(interpreter):
+@pytest.mark.parametrize(
+    ("random", "centred", "body"), [("*", True, "dense"), ("*", False, "columns"), ("*.weight", True, "columns")]
+)
+def test_scales_of_a_hierarchical_prior(interpreter, random, centred, body):
     """Scores that no kernel knows come from torch; latents and point estimates ride along."""
-    problem = Problem(
-        dense(), normal(12, 3), prior=priors.Normal(0.0, priors.HalfNormal(0.5)), likelihood=LEARNT, random="*.weight"
-    )
+    scale = priors.HalfNormal(0.5, centred=centred)
+    problem = Problem(dense(), normal(12, 3), prior=priors.Normal(0.0, scale), likelihood=LEARNT, random=random)
     layout = problem.model.layout
-    assert 0 < layout.random < layout.latent < layout.size
-    assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "columns", rtol=5e-5)
+    assert 0 < layout.random < layout.latent
+    assert (layout.latent < layout.size) == (random == "*.weight")
+    assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), body, rtol=5e-5)
 
 
 def test_priors_by_name(interpreter):
@@ -225,11 +228,11 @@ def test_priors_by_name(interpreter):
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
-def test_a_prior_of_its_own_for_each_weight_is_no_prior_of_a_layer(interpreter):
+def test_a_prior_of_its_own_for_each_weight(interpreter):
     scale = 0.1 + torch.rand(7, 3, generator=torch.Generator().manual_seed(3))
     prior = {"1.weight": priors.Normal(0.1, scale), "*": priors.Normal(0.0, 0.2)}
     problem = Problem(dense(), normal(12, 3), prior=prior)
-    assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "columns")
+    assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
 REASONS = [

@@ -84,18 +84,16 @@ def _choose(method: BayesByBackprop, model: Model) -> Program:
     family = "given" if family is None else family
     constants = _constants(prior, family, model.device)
     found = find_stack(model.network, model.layout)
-    obstacle = found if isinstance(found, str) else "the prior's scales are learnt" if family == "given" else ""
+    obstacle = found if isinstance(found, str) else ""
+    if not prior.centred:
+        obstacle = "weights are a multiple of a learnt scale"
     if model.output is not None:
         obstacle = "the prediction is picked out of what the network returns"
-    if obstacle or isinstance(found, str):
+    if isinstance(found, str) or obstacle:
         reason = f"{where}: sample and update; the network by torch, because {obstacle}"
         return Program("columns", reason, rule, family, closed, None, constants)
-    each = _constants_of_stack(found, constants)
-    if each is None:
-        reason = f"{where}: sample and update; the network by torch, because weights of one layer have different priors"
-        return Program("columns", reason, rule, family, closed, None, constants)
     reason = f"{where}: {len(found.layers)} dense layers from the weights' noise to their update"
-    return Program("dense", reason, rule, family, closed, found, each)
+    return Program("dense", reason, rule, family, closed, found, constants)
 
 
 def _rule(method: BayesByBackprop) -> columns.Rule | None:
@@ -128,18 +126,6 @@ def _constants(prior: BoundPrior, family: str, where: torch.device) -> Tensor:
     return found.contiguous().to(where)
 
 
-def _constants_of_stack(stack: dense.Stack, constants: Tensor) -> Tensor | None:
-    """The same for each layer's weight and bias, (particles or 1, 2 layers, 4); None if columns of one of them differ."""
-    picked = []
-    for layer in stack.layers:
-        for start, size in ((layer.weight, layer.inputs * layer.outputs), (layer.bias, layer.outputs)):
-            part = constants[:, start : start + size] if constants.shape[1] > 1 and start >= 0 else constants[:, :1]
-            if not bool((part == part[:, :1]).all()):
-                return None
-            picked.append(part[:, 0])
-    return torch.stack(picked, dim=1).contiguous()
-
-
 def update(
     chosen: Program,
     method: BayesByBackprop,
@@ -157,12 +143,25 @@ def update(
     """
     step = _tensor(rng.step, state)
     pace = numbers if isinstance(numbers, Tensor) else _on_device(numbers, rng.particles, state.mean.device)
-    if chosen.body == "dense":
-        drawn = _sample(method, state, rng, step) if theta is None else theta
-        value = _dense(chosen, method, model, state, batch, rng, step, pace, drawn, ahead=theta is not None)
-    else:
-        value = _columns(chosen, method, model, state, batch, rng, step, pace, _sample(method, state, rng, step))
-        value = value * (batch.num_data / batch.rows)
+    drawn = _sample(method, state, rng, step) if theta is None else theta
+    body = _dense if chosen.body == "dense" else _columns
+    value, gradient = body(chosen, model, state, batch, drawn)
+    rule, constants, estimator = chosen.rule, chosen.constants, method.estimator
+    assert rule is not None
+    assert constants is not None
+    assert isinstance(estimator, SharedWeights)
+    random, width = model.layout.random, model.layout.latent
+    scores = None
+    if chosen.family == "given":
+        scores = prior_score(model, drawn[..., :width])
+    elif width > random:
+        scores = prior_score(model, drawn[..., :width], skip_weights=True)[..., random:].contiguous()
+    value = columns.update(
+        state.mean, state.rho, state.moments, gradient, value, rng.seeds, step, int(Stream.WEIGHTS), pace,
+        rule=rule, prior=columns.Prior(chosen.family, constants, chosen.exact), scores=scores, random=random,
+        antithetic=estimator.antithetic, likelihood_scale=-1.0 / batch.rows, kl_scale=1.0 / batch.num_data,
+        value_scale=batch.num_data / batch.rows, ahead=theta,
+    )  # fmt: skip
     return Info(value)
 
 
@@ -173,17 +172,21 @@ def run(
     state: MeanFieldState,
     places: Iterable[tuple[Batch, Rng]],
 ) -> Iterator[tuple[MeanFieldState, Info]]:
-    """Steps in a row. Where the stack is the whole network, each draws the next one's sample while it has the means."""
-    theta, whole = None, model.layout.size == model.layout.random
+    """Steps in a row: each draws the next one's sample while it has the new means and scales at hand."""
+    theta = None
     for batch, rng in places:
-        if theta is None and whole:
-            theta = _sample(method, state, rng, _tensor(rng.step, state))
+        theta = _sample(method, state, rng, _tensor(rng.step, state)) if theta is None else theta
         numbers = method.numbers(batch, rng.step) if batch.numbers is None else batch.numbers
         yield state, update(chosen, method, model, state, batch, rng, numbers, theta=theta)
 
 
 def _tensor(step: int | Tensor, state: MeanFieldState) -> Tensor:
     return step if isinstance(step, Tensor) else torch.tensor(step, device=state.mean.device)
+
+
+def _on_device(numbers: Sequence[float | Tensor], particles: int, here: torch.device) -> Tensor:
+    rows = [torch.as_tensor(number, dtype=torch.float32, device=here).expand(particles) for number in numbers]
+    return torch.stack(rows)
 
 
 def _sample(method: BayesByBackprop, state: MeanFieldState, rng: Rng, step: Tensor) -> Tensor:
@@ -194,75 +197,42 @@ def _sample(method: BayesByBackprop, state: MeanFieldState, rng: Rng, step: Tens
     )
 
 
-def _on_device(numbers: Sequence[float | Tensor], particles: int, here: torch.device) -> Tensor:
-    rows = [torch.as_tensor(number, dtype=torch.float32, device=here).expand(particles) for number in numbers]
-    return torch.stack(rows)
-
-
 def _columns(
-    chosen: Program,
-    method: BayesByBackprop,
-    model: Model,
-    state: MeanFieldState,
-    batch: Batch,
-    rng: Rng,
-    step: Tensor,
-    numbers: Tensor,
-    theta: Tensor,
-) -> Tensor:
-    """The network by autograd. Returns the batch's log-likelihood, (particles,)."""
-    leaf = theta.requires_grad_(True)
+    chosen: Program, model: Model, state: MeanFieldState, batch: Batch, theta: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The network by autograd: the log-likelihood (particles, samples) of the batch, and its gradient by theta."""
+    leaf = theta.detach().requires_grad_(True)
     with torch.enable_grad():
         value = model.log_likelihood(leaf, state.buffers, batch)
         (gradient,) = torch.autograd.grad(value.sum(), leaf)
-    theta = leaf.detach()
-    _finish(chosen, method, model, state, batch, rng, step, numbers, theta, gradient, first=0)
-    return value.detach().mean(1)
+    return value.detach(), gradient
 
 
-def _dense(
-    chosen: Program,
-    method: BayesByBackprop,
-    model: Model,
-    state: MeanFieldState,
-    batch: Batch,
-    rng: Rng,
-    step: Tensor,
-    numbers: Tensor,
-    theta: Tensor,
-    *,
-    ahead: bool,
-) -> Tensor:
-    """The network as products of a stack. Returns the log-likelihood of the full data, as this batch estimates it."""
-    stack, rule, constants = chosen.stack, chosen.rule, chosen.constants
-    assert stack is not None and rule is not None and constants is not None
-    estimator = method.estimator
-    assert isinstance(estimator, SharedWeights)
+def _dense(chosen: Program, model: Model, state: MeanFieldState, batch: Batch, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """The network as products of a stack. The log-likelihood may come in several parts (particles, parts)."""
+    stack = chosen.stack
+    assert stack is not None
     precision = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
-    lanes = theta.flatten(0, 1)
+    lanes, particles = theta.flatten(0, 1), theta.shape[0]
     inputs = batch.inputs.reshape(*batch.inputs.shape[:2], -1).contiguous()
-    classes, scale = stack.layers[-1].outputs, batch.num_data / batch.rows
-    fits = isinstance(model.likelihood, Categorical) and batch.targets.dim() == 2 and classes <= dense.MOST_CLASSES
-    outputs = dense.forward(stack, lanes, inputs, precision, last=not fits)
-    parts = value = gradient = rest = None
-    if fits:
-        parts = dense.head(stack, lanes, outputs, inputs, batch.targets.contiguous(), precision)
+    classes, rest = stack.layers[-1].outputs, None
+    labels = isinstance(model.likelihood, Categorical) and batch.targets.dim() == 2 and classes <= dense.MOST_CLASSES
+    outputs = dense.forward(stack, lanes, inputs, precision, last=not labels)
+    if labels:
+        value = dense.head(stack, lanes, outputs, inputs, batch.targets.contiguous(), precision)
+        dense.backward(stack, lanes, outputs, None, precision)
     else:
-        value, gradient, rest = _by_likelihood(model, theta, outputs[-1], batch)
-    dense.backward(stack, lanes, outputs, gradient, precision)
-    found = dense.update(
-        stack, state.mean, state.rho, state.moments, inputs, outputs, rng.seeds, step, int(Stream.WEIGHTS), numbers,
-        rule=rule, prior=columns.Prior(chosen.family, constants, chosen.exact), antithetic=estimator.antithetic,
-        likelihood_scale=-1.0 / batch.rows, kl_scale=1.0 / batch.num_data, precision=precision, parts=parts,
-        value_scale=scale, ahead=theta if ahead else None,
-    )  # fmt: skip
+        value, behind, rest = _by_likelihood(model, theta, outputs[-1], batch)
+        dense.backward(stack, lanes, outputs, behind, precision)
+    gradient = dense.gradient(stack, inputs, outputs, theta.shape[2], precision)
     if rest is not None:
-        _finish(chosen, method, model, state, batch, rng, step, numbers, theta, rest, first=model.layout.random)
-    return found if value is None else value * scale
+        gradient[:, model.layout.random :] = rest.flatten(0, 1)
+    return value.reshape(particles, -1), gradient.view_as(theta)
 
 
 def _by_likelihood(model: Model, theta: Tensor, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Any likelihood by autograd: its value, its gradient by the outputs, and that by the columns behind the weights."""
+    """Any likelihood by autograd: its value (particles, samples), and its gradients by the outputs and by the columns
+    behind the weights."""
     random, particles, samples = model.layout.random, *theta.shape[:2]
     leaf = outputs.detach().requires_grad_(True)
     behind = theta[..., random:].detach().requires_grad_(True)
@@ -277,34 +247,4 @@ def _by_likelihood(model: Model, theta: Tensor, outputs: Tensor, batch: Batch) -
         value = model.over_lanes(lane, (lanes, batch.targets, latents), ("PS", "P", "PS"), particles, samples)
         wanted = (leaf, behind) if behind.shape[-1] else (leaf,)
         found = torch.autograd.grad(value.sum(), wanted, materialize_grads=True)
-    return value.detach().mean(1), found[0], found[1] if behind.shape[-1] else None
-
-
-def _finish(
-    chosen: Program,
-    method: BayesByBackprop,
-    model: Model,
-    state: MeanFieldState,
-    batch: Batch,
-    rng: Rng,
-    step: Tensor,
-    numbers: Tensor,
-    theta: Tensor,
-    gradient: Tensor,
-    *,
-    first: int,
-) -> None:
-    """The update of the columns from `first` on."""
-    rule, constants, estimator = chosen.rule, chosen.constants, method.estimator
-    assert rule is not None and constants is not None and isinstance(estimator, SharedWeights)
-    random, width = model.layout.random, model.layout.latent
-    scores = None
-    if chosen.family == "given":
-        scores = prior_score(model, theta[..., :width])
-    elif width > random:
-        scores = prior_score(model, theta[..., :width], skip_weights=True)[..., random:].contiguous()
-    columns.update(
-        state.mean, state.rho, state.moments, gradient, rng.seeds, step, int(Stream.WEIGHTS), numbers,
-        rule=rule, prior=columns.Prior(chosen.family, constants, chosen.exact), scores=scores, random=random,
-        antithetic=estimator.antithetic, likelihood_scale=-1.0 / batch.rows, kl_scale=1.0 / batch.num_data, first=first,
-    )  # fmt: skip
+    return value.detach(), found[0], found[1] if behind.shape[-1] else None
