@@ -179,7 +179,7 @@ def sweep(
             BayespropWarning,
             stacklevel=2,
         )
-    for member in chosen:
+    for member in chosen[:1]:
         assert member.posterior is not None
         inputs = groups[0].data if isinstance(groups[0].data, Data) else None
         for message in diagnostics.examine(member.posterior, inputs):
