@@ -18,6 +18,7 @@ from bayesprop import (
     report,
 )
 from bayesprop.data import Data
+from bayesprop.inference import methods
 from bayesprop.model import Model
 from bayesprop.posteriors import load
 from bayesprop.training import elbo, fit, sweep
@@ -36,6 +37,7 @@ __all__ = [
     "inference",
     "likelihoods",
     "load",
+    "methods",
     "metrics",
     "observers",
     "posteriors",

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 import bayesprop as bp
-from bayesprop import storage
+from bayesprop import inference, storage
 from bayesprop.data import Stream
 from bayesprop.errors import DivergenceError
 from bayesprop.inference import SGD
@@ -121,3 +121,14 @@ def test_all_diverged_particles_end_it(fit, method):
     rates = torch.tensor([1e300, 1e301])
     how = method(learning_rate=rates.double(), optimizer="sgd")
     assert "training diverged in epoch 1" in message(lambda: fit(how=how, starts=2, epochs=4))
+
+
+def test_the_advice_is_for_the_method_that_diverged(model, pair):
+    for method, line in (
+        (inference.MAP(learning_rate=1e30, optimizer="sgd"), "MAP(learning_rate=1e+29)"),
+        (inference.DeepEnsemble(inference.MLE(learning_rate=1e30, optimizer="sgd")), "MLE(learning_rate=1e+29)"),
+        (inference.SGLD(learning_rate=1e30, samples=2), "SGLD(learning_rate=1e+29)"),
+    ):
+        with pytest.raises(DivergenceError, match="training diverged in epoch") as caught:
+            bp.fit(model(), pair(), method, epochs=10, batch_size=8, progress=False)
+        assert f"write: {line}" in str(caught.value)

@@ -2,6 +2,7 @@
 
 from bayesprop.inference.averaging import SWAG
 from bayesprop.inference.ensembles import DeepEnsemble, PriorFunction
+from bayesprop.inference.listing import methods
 from bayesprop.inference.method import About, Info, Method
 from bayesprop.inference.optimizers import SGD, Adam, Torch
 from bayesprop.inference.point import MAP, MLE
@@ -31,4 +32,5 @@ __all__ = [
     "Steps",
     "Torch",
     "Warmup",
+    "methods",
 ]

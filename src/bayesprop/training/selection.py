@@ -10,6 +10,7 @@ import torch
 from bayesprop.data import Data
 from bayesprop.errors import DivergenceError
 from bayesprop.inference.method import state_tensors
+from bayesprop.inference.variational import BayesByBackprop
 from bayesprop.posteriors import Posterior
 from bayesprop.training.checkpoint import Progress
 from bayesprop.training.evaluation import expected_log_likelihood, kl_to_prior
@@ -48,8 +49,18 @@ def check_finite(posterior: Posterior, now: Progress, checkpoint: str | os.PathL
         f"training diverged in epoch {now.epoch + 1}, at or before step {now.step}",
         received=term + kept,
         expected="finite numbers: most often the learning rate is too large, or inputs are far from unit scale",
-        write="BayesByBackprop(learning_rate=1e-4, clip_norm=1.0)  # and bp.Data(X, y, standardize=True)",
+        write=f"{_slower(posterior.context.method)}  # and bp.Data(X, y, standardize=True)",
     )
+
+
+def _slower(method: Any) -> str:
+    """A line with a tenth of the method's learning rate."""
+    while hasattr(method, "base"):  # an ensemble of it
+        method = method.base
+    rate = getattr(method, "learning_rate", None)
+    if method is None or isinstance(method, BayesByBackprop) or rate is None:
+        return "BayesByBackprop(learning_rate=1e-4, clip_norm=1.0)"
+    return f"{type(method).__name__}(learning_rate={0.1 * float(torch.as_tensor(rate).min()):g})"
 
 
 @torch.no_grad()
