@@ -16,11 +16,11 @@ class Stop:
 
 @dataclass(frozen=True)
 class Event:
-    """`kind` is "start", "step", "epoch" or "end".
+    """`kind` is "start", "step", "epoch" or "end"; of a sweep also "rung", where settings were compared.
 
     `epoch` counts from 0 and is the epoch that the event is in; `step` is the number of steps taken. `metrics` are told
     with some epochs (see `report_every`), of the best particle of a population; steps have none, because looking at a
-    number makes a device wait.
+    number makes a device wait. Those of a sweep say which population is trained, and at the start what it will take.
     """
 
     kind: str
