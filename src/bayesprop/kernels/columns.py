@@ -22,7 +22,7 @@ from bayesprop.kernels.mean_field import FAMILIES
 
 __all__ = ["Prior", "Rule", "normal", "prior_constants", "sample", "update"]
 
-BLOCK = 1024
+BLOCK, UPDATED = 1024, 512  # columns of a program
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,14 @@ def update(
     gradient, parts = gradient.contiguous(), parts.contiguous()  # autograd may hand over a part of something larger
     samples, constants, count = gradient.shape[1], prior.constants, parts.shape[1]
     value = torch.empty(particles, dtype=torch.float32, device=mean.device)
-    block, warps = (256, 2) if particles == 1 else (256, 4)
     launch(
-        update_kernel, (-(-columns // block), particles),
+        update_kernel, (-(-columns // UPDATED), particles),
         mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), gradient,
         mean if scores is None else scores, mean if ahead is None else ahead, parts, value, seeds, step, numbers,
         constants, constants.stride(0) if constants.shape[0] > 1 else 0, stream, columns, random, width, particles,
         count, likelihood_scale, kl_scale, value_scale / samples, rule.beta1, rule.beta2, rule.epsilon,
         rule.weight_decay, FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random,
         SAMPLES=samples, PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None,
-        EACH=constants.shape[1] > 1, PARTS=1 << max(0, count - 1).bit_length(), BLOCK=block, num_warps=warps,
+        EACH=constants.shape[1] > 1, PARTS=1 << max(0, count - 1).bit_length(), BLOCK=UPDATED, num_warps=2,
     )  # fmt: skip
     return value

@@ -224,7 +224,7 @@ class Captured:
         found = self._graphs.get(length)
         if found is None:
             found = torch.cuda.CUDAGraph()
-            with _without_collection(), torch.cuda.graph(found):
+            with _without_collection(), torch.cuda.graph(found, capture_error_mode="thread_local"):
                 self._take(now, length)
             self._graphs[length] = found
         return found
