@@ -40,6 +40,7 @@ def test_moments(delta):
 
 def test_one_particle_has_no_epistemic_uncertainty(delta, rows):
     prediction = delta.member(1).predict(rows("points"), draws=7)
+    assert prediction.num_draws == 1
     assert_close(prediction.epistemic, torch.zeros(6, 2).double(), rtol=0.0, atol=1e-14)
     scale = delta.mean("likelihood.scale")[1]
     assert_close(prediction.aleatoric, (scale**2).expand(6, 2), rtol=1e-12, atol=0.0)

@@ -82,7 +82,7 @@ def test_without_factors_it_is_the_diagonal_gaussian(model):
 
 
 def test_the_divergence_from_a_normal_prior_is_that_of_two_gaussians(model):
-    """Closed form, of the whole covariance: torch's own formula for N(0.1, 0.7^2) a column, whose cancellations leave some 1e-9."""
+    """Closed form, of the whole covariance: torch's own formula for N(0.1, 0.7^2) a column, good to some 1e-9."""
     posterior = made(model("plain"))
     prior = torch.distributions.MultivariateNormal(torch.full((8,), 0.1).double(), 0.49 * torch.eye(8).double())
     for particle in range(2):

@@ -133,3 +133,13 @@ def test_what_are_no_rows_of_theta_is_refused(model, shape):
         Samples(model("plain"), torch.zeros(shape), {})
     assert f"received: a tensor of shape {list(shape)}" in str(caught.value)
     assert "(particles, samples, 8)" in str(caught.value)
+
+
+def test_no_prediction_evaluates_a_sample_twice(model, rows):
+    """More draws than samples are all samples once; of a network with its own noise each draw is another one."""
+    posterior = made(model("plain"))
+    whole = posterior.predict(rows("plain"), draws=1000)
+    assert whole.num_draws == 10
+    assert_close(whole.mean, posterior.predict(rows("plain"), draws=10).mean, rtol=0.0, atol=0.0)
+    posterior.model.draws_globally = True
+    assert posterior.predict(rows("plain"), draws=1000).num_draws == 1000

@@ -35,6 +35,11 @@ class Delta(Posterior):
     ) -> Delta:
         return cls(model, tensors["location"], buffers, context)
 
+    @property
+    def distinct(self) -> int:
+        """One: predictions evaluate the network once for each particle."""
+        return 1
+
     def draw(self, rng: Rng, draws: int, first: int = 0) -> Tensor:
         return self.location.unsqueeze(1).expand(-1, draws, -1)
 

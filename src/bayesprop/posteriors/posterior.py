@@ -80,6 +80,11 @@ class Posterior(ABC):
         return self.model.spread_buffers(self.buffers, draws)
 
     @property
+    def distinct(self) -> int | None:
+        """How many different draws there are of one particle; None for as many as you like."""
+        return None
+
+    @property
     def particles(self) -> int:
         return next(iter(self.tensors().values())).shape[0]
 
@@ -164,6 +169,8 @@ class Posterior(ABC):
             raw = scaling.scale_inputs(raw)
         ready = self.model.prepare_inputs(raw)
         each = -(-draws // self.particles)
+        if self.distinct is not None and not self.model.draws_globally:
+            each = min(each, self.distinct)  # more would be the same ones again
         return Prediction(
             self.outputs(ready, each, seed=seed),
             self.model.likelihood,

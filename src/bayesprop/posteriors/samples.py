@@ -66,6 +66,11 @@ class Samples(Posterior):
         """S: samples of each particle."""
         return self.theta.shape[1]
 
+    @property
+    def distinct(self) -> int:
+        """S: a prediction with more draws has each sample once."""
+        return self.count
+
     # -- draws --------------------------------------------------------------------------------------------------------
 
     def _chosen(self, rng: Rng, draws: int, first: int) -> Tensor:

@@ -26,6 +26,7 @@ class TestPSGLD(MethodSuite):
         state = ends(method, problem, 500, 200)
         square, weight = state.memory["square"], state.memory["weight"]
         scale = 1.0 / (0.2 + (square / weight).sqrt())
+        assert_close(state.memory["root"], scale.sqrt(), rtol=1e-12, atol=0.0)
         precision = problem.precision
         epsilon = 2.0 * 0.1 / 24
         inverse = precision - epsilon / 4 * precision @ torch.diag_embed(scale) @ precision

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.inference.method import About
-from bayesprop.inference.sgmcmc.sampler import AbstractSampler, ChainState, Step
+from bayesprop.inference.sgmcmc.sampler import AbstractSampler, ChainState, Step, add_scaled
 
 __all__ = ["SGHMC"]
 
@@ -61,5 +61,6 @@ class SGHMC(AbstractSampler):
     def move(self, state: ChainState, step: Step) -> None:
         deviation = (2.0 * (self.friction - self.gradient_noise) * step.rate * step.heat) ** 0.5
         velocity = state.memory["velocity"].mul_(1.0 - self.friction)
-        velocity.sub_(step.rate * step.gradient).add_(deviation * step.noise)
+        add_scaled(velocity, step.gradient, -step.rate)
+        add_scaled(velocity, step.noise, deviation)
         state.theta.add_(velocity)

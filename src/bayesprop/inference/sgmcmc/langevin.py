@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bayesprop.inference.method import About
-from bayesprop.inference.sgmcmc.sampler import AbstractSampler, ChainState, Step
+from bayesprop.inference.sgmcmc.sampler import AbstractSampler, ChainState, Step, add_scaled
 
 __all__ = ["SGLD"]
 
@@ -36,5 +36,5 @@ class SGLD(AbstractSampler):
     )
 
     def move(self, state: ChainState, step: Step) -> None:
-        deviation = (2.0 * step.rate * step.heat) ** 0.5
-        state.theta.sub_(step.rate * step.gradient).add_(deviation * step.noise)
+        add_scaled(state.theta, step.gradient, -step.rate)
+        add_scaled(state.theta, step.noise, (2.0 * step.rate * step.heat) ** 0.5)

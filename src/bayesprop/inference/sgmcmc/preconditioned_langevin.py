@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bayesprop.inference.method import About
 from bayesprop.inference.sgmcmc.cyclical import Cyclical
-from bayesprop.inference.sgmcmc.sampler import AbstractSampler, ChainState, Step
+from bayesprop.inference.sgmcmc.sampler import AbstractSampler, ChainState, Step, add_product
 from bayesprop.model import Place
 
 __all__ = ["PSGLD"]
@@ -67,8 +67,9 @@ class PSGLD(AbstractSampler):
         return found
 
     def remembered(self, theta: Tensor) -> dict[str, Tensor]:
-        """V, and 1 - a^t, the weight that all gradients so far have in it."""
-        return {"square": torch.zeros_like(theta), "weight": torch.zeros_like(theta[:, :1])}
+        """V; 1 - a^t, the weight that all gradients so far have in it; and sqrt(G), which both give."""
+        zero = torch.zeros_like(theta)
+        return {"square": zero, "weight": zero[:, :1].clone(), "root": zero.clone()}
 
     def more_numbers(self, place: Place) -> tuple[Any, ...]:
         """The weight of this gradient in V. The first step always counts: there is no scale without it."""
@@ -76,9 +77,14 @@ class PSGLD(AbstractSampler):
         return ((1.0 - self.averaging) if adapts else 0.0,)
 
     def move(self, state: ChainState, step: Step) -> None:
-        square, weight, (share,) = state.memory["square"], state.memory["weight"], step.more
-        square.add_(share * (step.gradient.square() - square))
-        weight.add_(share * (1.0 - weight))
-        scale = 1.0 / (self.stabilizer + (square / weight).sqrt())
-        deviation = (2.0 * step.rate * step.heat * scale).sqrt()
-        state.theta.sub_(step.rate * scale * step.gradient).add_(deviation * step.noise)
+        square, weight, root = (state.memory[name] for name in ("square", "weight", "root"))
+        (share,) = step.more
+        if isinstance(share, Tensor) or share > 0.0:
+            square.mul_(1.0 - share)
+            add_product(square, step.gradient, step.gradient, share)
+            weight.mul_(1.0 - share).add_(share)
+            root.copy_(square).div_(weight).sqrt_().add_(self.stabilizer).rsqrt_()
+        # theta - r G g + sqrt(2 r T G / N) noise is theta + sqrt(G) (sqrt(2 r T / N) noise - r sqrt(G) g).
+        moved = step.noise * (2.0 * step.rate * step.heat) ** 0.5
+        add_product(moved, root, step.gradient, -step.rate)
+        state.theta.addcmul_(root, moved)

@@ -40,7 +40,7 @@ from bayesprop.model import Batch, Model, Place
 from bayesprop.posteriors import Samples
 from bayesprop.rng import Rng, Stream
 
-__all__ = ["AbstractSampler", "ChainState", "Step"]
+__all__ = ["AbstractSampler", "ChainState", "Step", "add_product", "add_scaled"]
 
 
 @dataclass
@@ -202,6 +202,22 @@ class AbstractSampler(Method[ChainState]):
         buffers = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers.values())
         own = 3 * row + remembered * torch.finfo(model.dtype).bits // 8 + buffers
         return particles * own + kept_bytes(model, particles, self.samples)
+
+
+def add_scaled(target: Tensor, direction: Tensor, factor: Any) -> None:
+    """target += factor * direction, for a number (one pass) or a column of them."""
+    if isinstance(factor, Tensor):
+        target.add_(factor * direction)
+    else:
+        target.add_(direction, alpha=factor)
+
+
+def add_product(target: Tensor, first: Tensor, second: Tensor, factor: Any) -> None:
+    """target += factor * first * second, for a number (one pass) or a column of them."""
+    if isinstance(factor, Tensor):
+        target.add_(factor * first * second)
+    else:
+        target.addcmul_(first, second, value=factor)
 
 
 def _column(number: Any, like: Tensor) -> Any:
