@@ -44,14 +44,16 @@ def made_by(*names: str) -> str:
 
 
 def digits() -> str:
-    found = load("digits")["results"]
+    record = load("digits")
+    found, prior = record["results"], record["settings"]["prior"]
     rows = [
         ("test error", score(found["error"], ".2f", 100) + " %"),
         ("negative log-likelihood", score(found["nll"])),
         ("expected calibration error", score(found["calibration_error"])),
         ("AUROC of epistemic uncertainty, classes 8 and 9 never seen", score(found["foreign_auroc"])),
     ]
-    return table(("scikit-learn's digits, defaults, 5 seeds", "mean ± standard error"), rows) + made_by("digits")
+    title = f"scikit-learn's digits, prior {prior}, else defaults, {len(found['error']['values'])} seeds"
+    return table((title, "mean ± standard error"), rows) + made_by("digits")
 
 
 def uci() -> str:
@@ -119,12 +121,49 @@ def mnist_choices() -> str:
     return table(header, rows) + made_by("mnist_choices")
 
 
+def digits_choices() -> str:
+    found = load("digits_choices")["results"]
+    rows = [
+        (name, score(scores["error"], ".2f", 100), score(scores["nll"]), score(scores["calibration_error"]))
+        for name, scores in found.items()
+    ]
+    header = ("prior", "validation error, %", "validation negative log-likelihood", "expected calibration error")
+    return table(header, rows) + made_by("digits_choices")
+
+
+def sweep_rungs() -> str:
+    found = load("sweep_rungs")["results"]
+    names = list(next(iter(found.values()))["regret"])
+    rows = []
+    for key, entry in found.items():
+        rungs, keep = key.split("; keep ")
+        regrets = (", ".join(f"{value:.3f}" for value in entry["regret"][name]) for name in names)
+        rows.append((rungs, keep, f"{entry['cost']:.2f}", *regrets))
+    header = ("rungs", "keep", "cost", *(f"regret of three sweeps, {name}" for name in names))
+    return table(header, rows) + made_by("sweep_rungs")
+
+
+def sweep_smoke() -> str:
+    found = load("sweep_smoke")["results"]
+    seconds = {name: sorted(values)[len(values) // 2] for name, values in found["seconds"].items()}
+    rows = [
+        ("`fit`, one after the other", f"{seconds['one_after_the_other']:.1f}", "1"),
+        ("`sweep`, all of them to the end", f"{seconds['at_once']:.1f}", f"{found['ratio']:.2f}"),
+        ("`sweep`, default rungs", f"{seconds['with_halving']:.1f}", f"{found['ratio_with_halving']:.2f}"),
+    ]
+    header = (f"{found['settings']} settings, digits, 64-50-10, 20 epochs", "seconds", "ratio")
+    return table(header, rows) + made_by("sweep_smoke")
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "digits": digits,
     "uci": uci,
     "mnist": mnist,
     "defaults": defaults,
     "mnist_choices": mnist_choices,
+    "digits_choices": digits_choices,
+    "sweep_rungs": sweep_rungs,
+    "sweep_smoke": sweep_smoke,
 }
 
 
