@@ -22,52 +22,59 @@ __all__ = ["check_call", "check_settings", "check_stream", "population", "rows_p
 ROWS = 128  # of a minibatch, where nobody says anything else
 
 
-def whole_number(name: str, value: Any, *, least: int | None = 1) -> int:
-    """An argument of `fit` as Python's own integer; numpy's are fine, 1.5 and True are not."""
+def whole_number(name: str, value: Any, *, least: int | None = 1, verb: str = "fit") -> int:
+    """An argument of `fit` or `sweep` as Python's own integer; numpy's are fine, 1.5 and True are not."""
     number = None
     if not isinstance(value, bool):
         with contextlib.suppress(TypeError):
             number = operator.index(value)
     if number is None:
         raise ConfigurationError(
-            f"fit: {name} must be a whole number", received=repr(value), write=f"{name}={1 if least is None else least}"
+            f"{verb}: {name} must be a whole number",
+            received=repr(value),
+            write=f"{name}={1 if least is None else least}",
         )
     if least is not None and number < least:
-        raise ConfigurationError(f"fit: {name} must be at least {least}", received=f"{number}", write=f"{name}={least}")
+        raise ConfigurationError(
+            f"{verb}: {name} must be at least {least}", received=f"{number}", write=f"{name}={least}"
+        )
     return number
 
 
-def check_call(model: Any, method: Any, observers: Any) -> None:
+def check_call(model: Any, method: Any, observers: Any, verb: str = "fit") -> None:
     """Refuse what is no model, no method or no list of observers."""
+    own, rest = (", grid", ", method, grid") if verb == "sweep" else ("", "")
     if not isinstance(model, Model):
         raise ConfigurationError(
-            "fit needs a model",
+            f"{verb} needs a model",
             received=f"a {type(model).__name__}",
-            write="bp.fit(bp.Model(network, likelihood=...), data)",
+            write=f"bp.{verb}(bp.Model(network, likelihood=...), data{rest})",
         )
     if isinstance(method, torch.Tensor) or hasattr(method, "__array__"):
         raise ConfigurationError(
-            "fit takes inputs and targets as one pair",
+            f"{verb} takes inputs and targets as one pair",
             received="an array where the method belongs",
-            write="bp.fit(model, (inputs, targets))",
+            write=f"bp.{verb}(model, (inputs, targets){rest})",
         )
     if isinstance(method, tuple | list | Dataset | DataLoader | Data | Stream):
         raise ConfigurationError(
-            "fit takes the data first and the method after them",
+            f"{verb} takes the data first and the method after them",
             received=f"a {type(method).__name__} where the method belongs",
-            write="bp.fit(model, (inputs, targets), bp.inference.BayesByBackprop())",
+            write=f"bp.{verb}(model, (inputs, targets), bp.inference.BayesByBackprop(){own})",
         )
     if isinstance(method, type) or not isinstance(method, Method):
         name = method.__name__ if isinstance(method, type) and isinstance(method, Method) else "BayesByBackprop"
         raise ConfigurationError(
-            "fit needs a method",
+            f"{verb} needs a method",
             received=f"the class {method.__name__}" if isinstance(method, type) else repr(method),
             expected="an object of it" if isinstance(method, type) else "",
-            write=f"bp.fit(model, data, bp.inference.{name}())",
+            write=f"bp.{verb}(model, data, bp.inference.{name}(){own})",
         )
     if not isinstance(observers, Sequence) or not all(callable(observer) for observer in observers):
         raise ConfigurationError(
-            "fit: observers are a list of functions of an event", received=repr(observers), write="observers=[print]"
+            f"{verb}: observers are a list of functions of an event",
+            received=repr(observers),
+            write="observers=[print]",
         )
 
 
@@ -115,33 +122,39 @@ def population(starts: int, method: Method) -> int:
     return max(starts, method.population)
 
 
-def check_settings(*, patience: int | None, validation: Any, resume: bool, checkpoint: Any, autocast: Any) -> None:
+def check_settings(
+    *, patience: int | None, validation: Any, resume: bool, checkpoint: Any, autocast: Any, verb: str = "fit"
+) -> None:
     """Refuse arguments that need one another, and a precision that is none."""
     if patience is not None and validation is None:
         raise ConfigurationError(
-            "fit: early stopping needs data to decide on", received=f"patience={patience}", write="validation=0.1"
+            f"{verb}: early stopping needs data to decide on", received=f"patience={patience}", write="validation=0.1"
         )
     if resume and checkpoint is None:
         raise ConfigurationError(
-            "fit: there is no file to resume from", received="resume=True", write='checkpoint="run.ckpt", resume=True'
+            f"{verb}: there is no file to resume from",
+            received="resume=True",
+            write='checkpoint="run.ckpt", resume=True',
         )
     if checkpoint is not None:
-        _check_path(checkpoint)
+        _check_path(checkpoint, verb)
     if autocast not in (None, torch.bfloat16, torch.float16):
         raise ConfigurationError(
-            "fit: autocast is the dtype of the forward pass", received=repr(autocast), write="autocast=torch.bfloat16"
+            f"{verb}: autocast is the dtype of the forward pass",
+            received=repr(autocast),
+            write="autocast=torch.bfloat16",
         )
 
 
-def _check_path(checkpoint: Any) -> None:
+def _check_path(checkpoint: Any, verb: str) -> None:
     """Refuse what cannot become a file: it would be found out when there is something to lose."""
     if not isinstance(checkpoint, str | os.PathLike):
         raise ConfigurationError(
-            "fit: a checkpoint is the path of a file", received=repr(checkpoint), write='checkpoint="run.ckpt"'
+            f"{verb}: a checkpoint is the path of a file", received=repr(checkpoint), write='checkpoint="run.ckpt"'
         )
     if os.path.isdir(checkpoint):
         raise ConfigurationError(
-            "fit: a checkpoint is a file and not a folder",
+            f"{verb}: a checkpoint is a file and not a folder",
             received=f"checkpoint={os.fspath(checkpoint)!r}",
             write=f'checkpoint="{os.path.join(os.fspath(checkpoint), "run.ckpt")}"',
         )

@@ -7,6 +7,7 @@ import signal
 import warnings
 
 import pytest
+import torch
 from torch.testing import assert_close
 
 import bayesprop as bp
@@ -125,3 +126,30 @@ def test_a_disk_that_is_full_later_stops_nothing(sweep, path, monkeypatch):
     with pytest.warns(BayespropWarning, match="the disk is full\n  the sweep goes on without it"):
         found = sweep(GRID, **RACE, checkpoint=path)
     assert found.rows[0].fate.endswith("chosen")
+
+
+def test_a_population_that_does_not_fit_is_halved(sweep, monkeypatch):
+    """Until it does; the result is the same. One setting that does not fit is an error."""
+    from bayesprop.training.sweeping.groups import Group
+
+    grid, of, most = {"learning_rate": [0.001, 0.01, 0.02, 0.03]}, Group.of, [1]
+
+    def full(self, members):
+        if len(members) > most[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+        return of(self, members)
+
+    whole = sweep(grid, rungs=(1 / 3,), winners=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Group, "of", full)
+        with pytest.warns(BayespropWarning) as caught:
+            halved = sweep(grid, rungs=(1 / 3,), winners=2)
+        most[0] = 0
+        with pytest.warns(BayespropWarning), pytest.raises(torch.OutOfMemoryError):
+            sweep(grid, rungs=(1 / 3,), winners=2)
+    told = [str(warning.message) for warning in caught]
+    assert told[0].startswith("sweep: 4 settings at a time do not fit, half of them are tried: CUDA out of memory")
+    assert [text[7:17] for text in told] == ["4 settings", "2 settings", "2 settings", "2 settings"]
+    assert [row.number for row in halved.rows] == [row.number for row in whole.rows]
+    for mine, theirs in zip(halved.posteriors, whole.posteriors, strict=True):
+        assert_close(dict(mine.tensors()), dict(theirs.tensors()), rtol=1e-9, atol=1e-9)

@@ -236,7 +236,16 @@ def test_when_all_diverge_it_is_an_error(sweep):
     [
         ({"validation": None}, "chosen on data that they were not trained on", "validation=0.1"),
         ({"winners": 3}, "fewer settings than winners", "winners=2"),
-        ({"winners": 0}, "winners must be at least 1", "winners=1"),
+        ({"winners": 0}, "sweep: winners must be at least 1", "winners=1"),
+        ({"epochs": 0}, "sweep: epochs must be at least 1", "epochs=1"),
+        ({"seed": 0.5}, "sweep: seed must be a whole number", "seed=1"),
+        (
+            {"how": {"learning_rate": [1]}},
+            "sweep takes the method first and the grid after it",
+            "bp.sweep(model, data, bp.",
+        ),
+        ({"how": bp.inference.MAP}, "sweep needs a method", "bp.sweep(model, data, bp.inference.MAP(), grid)"),
+        ({"observers": 3}, "sweep: observers are a list of functions", "observers=[print]"),
         ({"choose_by": "accuracy"}, "chosen by a score on validation data", 'choose_by="nll"'),
         ({"rungs": 3}, "rungs are the shares of the training", "rungs=(1/6, 1/2)"),
         ({"keep": 2}, "keep is the share of the settings", "keep=1/3"),

@@ -84,8 +84,11 @@ class Race:
                 members = [self.members[number] for number in self.place.waves[0]]
                 about = {"rung": self.place.rung + 1, "rungs": len(self.rungs) + 1, "settings": len(members)}
                 about |= {"wave": count - len(self.place.waves) + 1, "waves": count}
-                self._train(self._group[members[0].number], members, about)
-                if not self.stopped:
+                if not self._fits(members, about):
+                    half = len(members) // 2
+                    self.place.waves[0:1] = [self.place.waves[0][:half], self.place.waves[0][half:]]
+                    count += 1
+                elif not self.stopped:
                     self.place.waves.pop(0)
                     self._save(None)
             if not self.stopped:
@@ -111,6 +114,29 @@ class Race:
         self._save(None)
 
     # -- one population -----------------------------------------------------------------------------------------------
+
+    def _fits(self, members: Sequence[Member], about: Mapping[str, Any]) -> bool:
+        """Train one population; False if that takes more memory than there is, where half of it may do.
+
+        The plan is an estimate, and others use the device, too. Members still have the states that they came with.
+        """
+        try:
+            self._train(self._group[members[0].number], members, about)
+        except torch.OutOfMemoryError as error:
+            if len(members) == 1:
+                raise
+            self.place.flight, self.place.tensors = {}, {}  # the halves begin at the last rung
+            reason = str(error).splitlines()[0]
+        else:
+            return True
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        warnings.warn(
+            f"sweep: {len(members)} settings at a time do not fit, half of them are tried: {reason}",
+            BayespropWarning,
+            stacklevel=4,
+        )
+        return False
 
     def _train(self, group: Group, members: Sequence[Member], about: Mapping[str, Any]) -> None:
         """From where the members are to the end of this rung, and their scores there."""

@@ -90,10 +90,20 @@ def sweep(
     population after the other. A setting that diverges is dropped and says so. Ctrl-C returns what is there.
     """
     method = BayesByBackprop() if method is None else method
-    check_call(model, method, observers)
-    check_settings(patience=None, validation=validation, resume=resume, checkpoint=checkpoint, autocast=autocast)
+    if isinstance(method, Mapping) or (isinstance(method, list) and grid is None):
+        raise ConfigurationError(
+            "sweep takes the method first and the grid after it",
+            received="a grid where the method belongs",
+            write="bp.sweep(model, data, bp.inference.BayesByBackprop(), grid, validation=0.1)",
+        )
+    check_call(model, method, observers, verb="sweep")
+    check_settings(
+        patience=None, validation=validation, resume=resume, checkpoint=checkpoint, autocast=autocast, verb="sweep"
+    )
     shares, kept = check_rungs(rungs), check_keep(keep)
-    winners, draws = whole_number("winners", winners), whole_number("draws", draws)
+    winners, draws = whole_number("winners", winners, verb="sweep"), whole_number("draws", draws, verb="sweep")
+    seed = whole_number("seed", seed, least=None, verb="sweep")
+    epochs = None if epochs is None else whole_number("epochs", epochs, verb="sweep")
     if choose_by not in ("nll", "error"):
         raise ConfigurationError(
             "sweep: the best setting is chosen by a score on validation data",
@@ -102,7 +112,7 @@ def sweep(
             write='choose_by="nll"',
         )
     settings = settings_of(grid)
-    base = Setup(method, model.prior, model.likelihood, whole_number("seed", seed, least=None), batch_size, epochs)
+    base = Setup(method, model.prior, model.likelihood, seed, batch_size, epochs)
     members = [Member(number, values, apply(base, values)) for number, values in enumerate(settings)]
     if winners > len(members):
         raise ConfigurationError(
@@ -113,7 +123,7 @@ def sweep(
     model = model if device is None else model.to(device)
     found, held_out = _split(as_data(data, num_data), validation, data, seed)
     groups = grouped(members, model, found, held_out)
-    budget = int(SHARE * available(model.device)) if memory is None else whole_number("memory", memory)
+    budget = int(SHARE * available(model.device)) if memory is None else whole_number("memory", memory, verb="sweep")
     context = Context(found.num_data, found.scaling, found.classes, seed, method)
     run = _description(
         model,
