@@ -21,7 +21,7 @@ RESULTS = ROOT / "results"
 
 
 def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.rstrip()
 
 
 def processor() -> str:
