@@ -201,15 +201,22 @@ class Torch:
                     state[f"{name}.{key}"] = value
 
 
+NAMED: dict[str, ColumnOptimizer] = {
+    "adam": Adam(),
+    "adamw": Adam(weight_decay=0.01),
+    "sgd": SGD(),
+    "momentum": SGD(momentum=0.9),
+}
+
+
 def as_optimizer(choice: str | ColumnOptimizer | type[torch.optim.Optimizer] | Callable[..., Any]) -> ColumnOptimizer:
     """A column optimiser from a name, an object or a class of `torch.optim`."""
-    named = {"adam": Adam(), "adamw": Adam(weight_decay=0.01), "sgd": SGD(), "momentum": SGD(momentum=0.9)}
     if isinstance(choice, str):
-        if choice not in named:
+        if choice not in NAMED:
             raise ConfigurationError(
-                f"no optimiser is called {choice!r}", expected=", ".join(named), write='optimizer="adam"'
+                f"no optimiser is called {choice!r}", expected=", ".join(NAMED), write='optimizer="adam"'
             )
-        return named[choice]
+        return NAMED[choice]
     if isinstance(choice, type):
         if issubclass(choice, torch.optim.Optimizer):
             return Torch(choice)

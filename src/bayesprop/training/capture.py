@@ -107,6 +107,7 @@ class Captured:
         self._room = self._make_room()
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._epoch = -1
+        self._ahead: tuple[int, Tensor] | None = None
         self.description = "step by step"
 
     # -- what lies on the device ---------------------------------------------------------------------------------------
@@ -121,23 +122,26 @@ class Captured:
         ahead = max(1, min(self.length, GATHERED // max(1, bytes_each)))
         return [(leaf, leaf.new_empty(ahead, *shape, *leaf.shape[1:])) for leaf in leaves]
 
+    def _numbers_of(self, epoch: int) -> Tensor:
+        """The numbers of all steps of an epoch, (steps, numbers, particles), as the host works them out."""
+        if self._ahead is None or self._ahead[0] != epoch:
+            places = ((self.source.place(epoch, index), epoch * self.count + index) for index in range(self.count))
+            rows = [self.method.numbers(place, step) for place, step in places]
+            if any(isinstance(number, Tensor) for number in rows[0]):
+                each = [
+                    torch.as_tensor(n, dtype=torch.float32).expand(self.table.shape[2]) for row in rows for n in row
+                ]
+                found = torch.stack(each).view(self.table.shape)
+            else:
+                found = torch.tensor(rows, dtype=torch.float32)[..., None]
+            self._ahead = epoch, found.expand(self.table.shape)
+        return self._ahead[1]
+
     def _load_epoch(self, epoch: int) -> None:
         """Put an epoch's order and numbers on the device."""
         if self._epoch == epoch:
             return
-        first = epoch * self.count
-        rows = [
-            torch.stack([torch.as_tensor(n, dtype=torch.float32).expand(self.table.shape[2]) for n in numbers])
-            if any(isinstance(n, Tensor) for n in numbers)
-            else numbers
-            for numbers in (
-                self.method.numbers(self.source.place(epoch, index), first + index) for index in range(self.count)
-            )
-        ]
-        if rows and isinstance(rows[0], Tensor):
-            self.table.copy_(torch.stack([row for row in rows if isinstance(row, Tensor)]))
-        elif self.table.shape[1]:
-            self.table.copy_(torch.tensor(rows, dtype=torch.float32)[..., None].expand_as(self.table))
+        self.table.copy_(self._numbers_of(epoch))
         if self.order is not None:
             drawn = self.seeds.at(epoch).permutation(self.data.num_data, rng.Stream.ORDER)
             over = self.order.shape[1] - drawn.shape[1]
@@ -239,4 +243,6 @@ class Captured:
             else:
                 self._take(now, length)
             now.step, now.index = now.step + length, now.index + length
+            if now.index == self.count and now.epoch + 1 < self.source.epochs:
+                self._numbers_of(now.epoch + 1)  # while the device is busy
             yield
