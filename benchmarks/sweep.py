@@ -201,7 +201,7 @@ def paper(chosen: argparse.Namespace) -> None:
     }
     print({name: value for name, value in results.items() if name != "rows"})
     settings = {"grid": grid, "epochs": chosen.epochs, "rungs": [1 / 6], "keep": 0.1, "batch_size": 128}
-    print(record.write("sweep", settings, results))
+    print(record.write("sweep" if chosen.values is None else "sweep_part", settings, results))
     Path(chosen.checkpoint).unlink()
 
 
