@@ -116,9 +116,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--particles", default="1,8,36,108,324")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--without-jax", action="store_true")
+    parser.add_argument("--by-hand", default="1,8,36,108,324", help="numbers of models that JAX trains, too")
     arguments = parser.parse_args()
-    counts = [int(count) for count in arguments.particles.split(",")]
+    counts, by_hand = ([int(n) for n in text.split(",")] for text in (arguments.particles, arguments.by_hand))
+    settings = {"sizes": SIZES, "batch": BATCH, "rows": ROWS, "epochs": arguments.epochs}
     found: dict[str, Any] = {
         "deterministic, eager": deterministic(False, arguments.epochs),
         "deterministic, graph": deterministic(True, arguments.epochs),
@@ -126,10 +127,10 @@ def main() -> None:
     print({name: round(value, 1) for name, value in found.items()}, flush=True)
     for prior in PRIORS:
         for particles in counts:
-            epochs = max(2, arguments.epochs // max(1, particles // 4))
+            epochs = max(3, arguments.epochs // max(1, particles // 4))
             each, how = ours(prior, particles, epochs)
             line = {"per step": each, "per model": each / particles, "how": how}
-            if not arguments.without_jax:
+            if particles in by_hand:
                 from step_by_hand import steps_by_hand
 
                 line["by hand in JAX, per model"] = steps_by_hand(prior, particles, epochs, *data()) / particles
@@ -138,7 +139,7 @@ def main() -> None:
             print(
                 prior, particles, {k: round(v, 3) if isinstance(v, float) else v for k, v in line.items()}, flush=True
             )
-    write("step_gpu", {"sizes": SIZES, "batch": BATCH, "rows": ROWS, "epochs": arguments.epochs}, found)
+            write("step_gpu", settings, found)  # after each line: what was measured is not lost
 
 
 if __name__ == "__main__":
