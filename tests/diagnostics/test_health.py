@@ -108,6 +108,20 @@ def test_priors_without_a_closed_form_are_compared_by_their_moments(prior):
         assert found == (WEIGHTS if collapsed else []), (mean, std)
 
 
+@pytest.mark.parametrize(
+    "prior", [priors.Normal(scale=1.0), priors.StudentT(df=10.0, scale=0.9)], ids=["kl", "moments"]
+)
+def test_a_layer_with_a_few_units_that_speak_has_not_collapsed(prior):
+    """All units but one are switched off: on average there are 0.025 nats a weight, and the layer works."""
+    posterior = gaussian(prior, 0.0, 1.0)
+    assert diagnostics.collapsed_layers(posterior) == WEIGHTS
+    block = posterior.model.layout.by_name["2.weight"]
+    rows = posterior.moments()[0][0, block.columns].view(block.shape)
+    rows[0] = (0.05 * block.shape[0]) ** 0.5
+    assert float(rows.square().mean()) / 2 == pytest.approx(0.025)
+    assert diagnostics.collapsed_layers(posterior) == ["0.weight", "4.weight"]
+
+
 @pytest.mark.parametrize("prior", [priors.Flat(), priors.Cauchy(scale=1.0)])
 @pytest.mark.parametrize("std", [0.02, 1.0, 10.0])
 def test_nothing_can_collapse_to_what_has_no_moments(prior, std):

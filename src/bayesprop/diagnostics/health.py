@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.data import Data
+from bayesprop.layout import Block
 from bayesprop.posteriors import Posterior
 from bayesprop.priors.constants import Vector
 from bayesprop.rng import Rng, Stream
@@ -34,7 +35,10 @@ CERTAIN = 4.0  # standard errors by which random features must beat the inputs a
 
 @torch.no_grad()
 def collapsed_layers(posterior: Posterior) -> list[str]:
-    """Weight matrices whose posterior has become their prior: less than 0.05 nats of KL a weight, layer by layer.
+    """Weight matrices whose posterior has become their prior: no row of them has 0.05 nats of KL a weight.
+
+    A row holds the weights into one unit. A layer of which most units are switched off is a smaller layer that works,
+    which mean-field inference often finds, and no collapse.
 
     Under a flat prior, which is no distribution, nothing can collapse. Neither can it to a prior that has a location of
     its own for each weight: such a prior was learnt, and staying near it is what it asks for.
@@ -55,18 +59,22 @@ def collapsed_layers(posterior: Posterior) -> list[str]:
         if len(block.shape) < 2 or bool(flat[columns].any()) or learnt:
             continue
         if per_column is not None:
-            collapsed = float(per_column[:, columns].mean()) < COLLAPSED
+            collapsed = bool((_by_unit(per_column[:, columns], block) < COLLAPSED).all())
         elif prior_std is not None and bool(torch.isfinite(prior_std[columns]).all()):
             # No closed form: the same statement by moments, |mean| and |log ratio of deviations| both small.
-            ratio = (std[:, columns] / prior_std[columns]).log().abs().mean()
-            collapsed = (
-                float(ratio) < 0.2 and float((mean[:, columns] / prior_std[columns]).square().mean()) < 2 * COLLAPSED
-            )
+            ratio = _by_unit((std[:, columns] / prior_std[columns]).log().abs(), block)
+            square = _by_unit((mean[:, columns] / prior_std[columns]).square(), block)
+            collapsed = bool(((ratio < 0.2) & (square < 2 * COLLAPSED)).all())
         else:
             collapsed = False
         if collapsed:
             found.append(block.name)
     return found
+
+
+def _by_unit(columns: Tensor, block: Block) -> Tensor:
+    """Means over the particles and over each row of one parameter: (particles, columns) to (rows,)."""
+    return columns.mean(0).reshape(block.shape[0], -1).mean(1)
 
 
 def _flat_columns(model: Model) -> Tensor:
