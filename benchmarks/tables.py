@@ -155,6 +155,19 @@ def sweep_smoke() -> str:
     return table(header, rows) + made_by("sweep_smoke")
 
 
+def method_cost() -> str:
+    found = load("method_cost")["results"]
+    names = list(next(iter(found.values())))
+    rows = []
+    for name in names:
+        costs = [cells[name] for cells in found.values()]
+        steps = (f"{cost['step']:.2f}" for cost in costs)
+        predictions = (f"{cost['prediction']:.0f}" for cost in costs)
+        rows.append((name, *steps, *predictions, f"{costs[-1]['memory']:.1f}"))
+    header = ("relative to MAP", *(f"step, {n}" for n in found), *(f"prediction, {n}" for n in found), "memory")
+    return table(header, rows) + made_by("method_cost")
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "digits": digits,
     "uci": uci,
@@ -164,6 +177,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "digits_choices": digits_choices,
     "sweep_rungs": sweep_rungs,
     "sweep_smoke": sweep_smoke,
+    "method_cost": method_cost,
 }
 
 

@@ -143,3 +143,23 @@ def test_no_prediction_evaluates_a_sample_twice(model, rows):
     assert_close(whole.mean, posterior.predict(rows("plain"), draws=10).mean, rtol=0.0, atol=0.0)
     posterior.model.draws_globally = True
     assert posterior.predict(rows("plain"), draws=1000).num_draws == 1000
+
+
+def test_a_trace_has_the_outputs_in_the_order_of_the_chain(model, rows, monkeypatch):
+    posterior, inputs = made(model("plain")), 10.0 + 2.0 * rows("plain")
+    ten = torch.tensor([10.0, 10.0, 10.0]).double()
+    posterior.context.scaling = bp.data.Scaling(ten, ten / 5.0, torch.tensor(0.0), torch.tensor(1.0))
+    weight, bias = posterior.values("weight"), posterior.values("bias")
+    expected = torch.einsum("psof,nf->psno", weight, rows("plain")) + bias[:, :, None]
+    assert_close(posterior.trace(inputs), expected, rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr("bayesprop.posteriors.samples.WEIGHT_BUDGET", 32)  # two samples of two chains at a time
+    assert_close(posterior.trace(inputs), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_trace_has_the_buffers_of_each_sample(model, rows):
+    plain = made(model("noise"), particles=1, count=2)
+    mean = torch.randn(1, 2, 4, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    whole = Samples(plain.model, plain.theta, plain.buffers, sample_buffers={"1.running_mean": mean})
+    for index in range(2):
+        one = Samples(plain.model, plain.theta[:, [index]], {**plain.buffers, "1.running_mean": mean[:, index]})
+        assert_close(whole.trace(rows("noise"))[:, index], one.trace(rows("noise"))[:, 0], rtol=1e-12, atol=1e-12)

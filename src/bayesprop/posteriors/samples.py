@@ -8,13 +8,15 @@ and one that is smoothed would say more about the smoothing than about the sampl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from bayesprop.data import as_inputs
 from bayesprop.errors import CapabilityError, ConfigurationError
 from bayesprop.model import Model
+from bayesprop.posteriors.outputs import WEIGHT_BUDGET, check_features
 from bayesprop.posteriors.posterior import Context, Posterior
 from bayesprop.rng import Rng, Stream
 
@@ -92,6 +94,28 @@ class Samples(Posterior):
             chosen = self._chosen(rng, draws, first)
             found |= {name: self._take(stack, chosen) for name, stack in self.sample_buffers.items()}
         return found
+
+    @torch.no_grad()
+    def trace(self, inputs: Any) -> Tensor:
+        """What the network puts out for a few inputs along the chains: (particles, samples, rows, ...), in the order in
+        which samples were taken. This is what R-hat and effective sample sizes mean something for.
+
+        Inputs are those of `predict`; outputs are the network's own, before the likelihood.
+        """
+        model, scaling = self.model, self.context.scaling
+        raw = as_inputs(inputs)
+        if scaling is not None:
+            check_features(raw, scaling)
+            raw = scaling.scale_inputs(raw)
+        ready, found = model.prepare_inputs(raw), []
+        model.set_mode(False)
+        step = max(1, WEIGHT_BUDGET // (self.particles * model.layout.size))
+        for first in range(0, self.count, step):
+            part = slice(first, min(first + step, self.count))
+            buffers = model.spread_buffers(self.buffers, part.stop - first)
+            buffers |= {name: stack[:, part] for name, stack in self.sample_buffers.items()}
+            found.append(model.outputs(self.theta[:, part], buffers, ready, buffers_of_draws=True))
+        return torch.cat(found, dim=1)
 
     # -- moments ------------------------------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ class BayesByBackprop(Method[MeanFieldState]):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by an independent Gaussian for each weight",
-        cost="1.3 to 2 times the step, 2 times the memory",
+        cost="1.3 to 1.5 times the step, 2 times the memory",
         choose="first: any network, any minibatch, and a spread for every weight",
     )
     learning_rate: float | Tensor = 3e-3
