@@ -70,6 +70,10 @@ def test_a_race_that_is_over_is_not_run_again(sweep, path):
     assert [event.kind for event in events] == ["start", "end"]
 
 
+def test_behind_the_last_rung_there_is_nothing_to_stop(sweep):
+    same(sweep(GRID, **RACE, observers=[after(2, "rung")]), sweep(GRID, **RACE))
+
+
 def test_control_c_returns_what_there_is(sweep, held_out):
     def interrupt(event):
         if event.kind == "step" and event.metrics["rung"] == 2:

@@ -149,6 +149,33 @@ def test_a_budget_changes_nothing_but_the_populations(sweep, fit, model, method)
     check(found, fit, model(), method(), 1e-9)
 
 
+def test_standardised_data_and_validation_in_the_users_units(sweep, fit, model, method, pair, held_out):
+    """Scores are those of the standardised targets, as `fit` reports them; predictions are in the user's units."""
+    (inputs, targets), (others, more) = pair(), held_out
+    data = bp.Data(3.0 + 2.0 * inputs, 50.0 + 10.0 * targets, standardize=True)
+    validation = (3.0 + 2.0 * others, 50.0 + 10.0 * more)
+    found = sweep({"learning_rate": [0.01, 0.02]}, data=data, validation=validation, draws=16)
+    check(found, fit, model(), method(), 1e-9, data=data)
+    expected = alone(fit, model(), method(), found.rows[0].values, data=data, validation=validation, report_every=3)
+    last = expected.context.history[-1]
+    assert found.rows[0].scores[-1].nll == pytest.approx(last["validation_nll"], rel=1e-9)
+    assert found.rows[0].scores[-1].error == pytest.approx(last["validation_rmse"], rel=1e-9)
+    prediction = found.best.predict(validation[0])
+    assert_close(prediction.mean, expected.predict(validation[0]).mean, rtol=1e-7, atol=1e-7)
+    assert 20.0 < float(prediction.mean.mean()) < 80.0
+
+
+def test_classes_with_names(sweep, pair):
+    (inputs, targets), network = pair(), nn.Linear(3, 2).double()
+    names = ["low" if value < 0 else "high" for value in targets.tolist()]
+    made = bp.Model(network, likelihood=likelihoods.Categorical())
+    found = sweep(
+        {"learning_rate": [0.01, 0.05]}, made, data=bp.Data(inputs, names), validation=0.25, winners=1, rungs=()
+    )
+    assert set(found.best.predict(inputs).label) <= {"low", "high"}
+    assert found.best.context.classes == ["high", "low"]
+
+
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 

@@ -110,7 +110,8 @@ class Race:
         best = ranked(self.racing, self.by)[0]
         told = {"rung": self.place.rung, "rungs": len(self.rungs) + 1, "left": len(self.racing)}
         told |= {"best": best.number, "validation_nll": best.last("nll"), "error": best.last("error")}
-        self.stopped = self.tell("rung", None, None, told)
+        asked = self.tell("rung", None, None, told)
+        self.stopped = asked and self.place.rung <= len(self.rungs)  # behind the last one there is nothing to stop
         self._save(None)
 
     # -- one population -----------------------------------------------------------------------------------------------
