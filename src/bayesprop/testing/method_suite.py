@@ -106,14 +106,21 @@ class MethodSuite(ABC):
         model = Model(network.to(dtype), **settings)
         return model, (_numbers(ROWS, 3, dtype=dtype, seed=1), _numbers(ROWS, 1, dtype=dtype, seed=2))
 
-    def _steps(self, method: Method[Any], rng: Rng, count: int) -> dict[str, Tensor]:
-        """The state after so many steps of the method's own three functions."""
+    def _steps(self, method: Method[Any], rng: Rng, count: int, *, on_device: bool = False) -> dict[str, Tensor]:
+        """The state after so many steps of the method's own three functions; `on_device`: as a captured step finds
+        them, with numbers and step as tensors."""
         problem = LinearRegression()
         state = method.init(problem.model, rng)
         for step in range(count):
             place = {"epochs": count, "epoch": step, "progress": step / count}
             batch = problem.batch(rng.particles, slice(None), **place)
-            state, info = method.update(problem.model, state, batch, rng.at(step))
+            now = rng.at(step)
+            if on_device:
+                numbers = [torch.as_tensor(n).float().expand(rng.particles) for n in method.numbers(batch, step)]
+                table = torch.stack(numbers) if numbers else torch.zeros(0, rng.particles)
+                batch = Batch(batch.inputs, batch.targets, batch.num_data, table)
+                now = rng.at(torch.tensor(step))
+            state, info = method.update(problem.model, state, batch, now)
             assert isinstance(info, Info)
             assert info.log_likelihood.shape == (rng.particles,)
             assert not info.log_likelihood.requires_grad
@@ -159,6 +166,17 @@ class MethodSuite(ABC):
         for name, tensor in few.items():
             if tensor.dim() > 0:
                 assert_close(many[name][:2], tensor, rtol=1e-9, atol=1e-11, msg=name)
+
+    def test_a_step_with_its_numbers_on_the_device_is_the_same(self) -> None:
+        """What a captured step does: no question to the host, learning rates and the like in float32."""
+        if self.make().looks_at_host:
+            return
+        count = max(2, self.make().population)
+        plain, device = (self._steps(self.make(), Rng.create(2, count), 4, on_device=d) for d in (False, True))
+        assert plain.keys() == device.keys()
+        for name, tensor in plain.items():
+            if not name.startswith("kept/") and not name.startswith("deviations"):  # the spare places differ
+                assert_close(device[name], tensor, rtol=1e-5, atol=1e-7, msg=name)
 
     def test_batch_and_model_stay_as_they_are(self) -> None:
         problem, method = LinearRegression(), self.make()
