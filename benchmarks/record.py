@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import os
 import platform
 import statistics
 import subprocess
@@ -41,7 +42,7 @@ def provenance() -> dict[str, Any]:
     return {
         "command": "python " + " ".join([str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
         "date": datetime.date.today().isoformat(),
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": os.environ.get("COMMIT") or _git("rev-parse", "HEAD"),  # a copy without history is told
         "uncommitted": changed,
         "device": processor(),
         "threads": torch.get_num_threads(),

@@ -38,6 +38,14 @@ OPTIMIZERS = {
 }
 
 
+def problem_on(where: torch.device, *arguments, **options) -> Problem:
+    """A problem whose model and rows lie on a device."""
+    made = Problem(*arguments, **options)
+    made.model = made.model.to(where)
+    made.inputs, made.targets = made.inputs.to(where), made.targets.to(where)
+    return made
+
+
 def dense(inputs: int = 3, outputs: int = 2, activation: Callable[[], nn.Module] = nn.Tanh, bias: bool = True):
     """Three dense layers of odd widths."""
     made = nn.Sequential(
@@ -88,9 +96,6 @@ def run(problem: Problem, method, particles: int, steps: int, plain: bool) -> di
 
 def assert_same(problem: Problem, method, body: str, *, particles: int = 2, steps: int = 2, rtol: float = 2e-5) -> None:
     """Single precision keeps seven digits; two steps through other exponentials and orders of sums cost one."""
-    if torch.cuda.is_available():
-        problem.model = problem.model.to("cuda")
-        problem.inputs, problem.targets = problem.inputs.cuda(), problem.targets.cuda()
     assert on_device.program(method, problem.model).body == body
     ours, plain = (run(problem, method, particles, steps, which) for which in (False, True))
     assert ours.keys() == plain.keys()
@@ -105,7 +110,7 @@ def assert_same(problem: Problem, method, body: str, *, particles: int = 2, step
 def test_every_prior(interpreter, network, prior):
     density, kl = PRIORS[prior]
     make, shape = NETWORKS[network]
-    problem = Problem(make(), normal(*shape), prior=density, num_data=30)
+    problem = problem_on(interpreter, make(), normal(*shape), prior=density, num_data=30)
     method = method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3), kl=kl)
     assert_same(problem, method, network, rtol=2e-4 if "mixture" in prior else 2e-5)
 
@@ -115,7 +120,7 @@ def test_every_prior(interpreter, network, prior):
 @pytest.mark.parametrize("estimator", [SharedWeights(3), SharedWeights(4, antithetic=True)], ids=["3", "2 pairs"])
 def test_every_optimizer_and_number_of_samples(interpreter, network, optimizer, estimator):
     make, shape = NETWORKS[network]
-    problem = Problem(make(), normal(*shape), prior=priors.StudentT(4.0, 0.0, 0.5), num_data=30)
+    problem = problem_on(interpreter, make(), normal(*shape), prior=priors.StudentT(4.0, 0.0, 0.5), num_data=30)
     method = method_with(learning_rate=0.01, optimizer=OPTIMIZERS[optimizer], estimator=estimator)
     assert_same(problem, method, network, rtol=5e-5)
 
@@ -124,7 +129,7 @@ def test_every_optimizer_and_number_of_samples(interpreter, network, optimizer, 
 def test_every_number_of_a_particle(interpreter, network):
     """Rates, temperatures, a KL schedule and a schedule of the rates, each particle with its own."""
     make, shape = NETWORKS[network]
-    problem = Problem(make(), normal(*shape), prior=priors.Normal(0.1, 0.5), num_data=30)
+    problem = problem_on(interpreter, make(), normal(*shape), prior=priors.Normal(0.1, 0.5), num_data=30)
     settings = {
         "learning_rate": torch.tensor([0.01, 0.003]),
         "scale_learning_rate": torch.tensor([0.02, 0.004]),
@@ -147,7 +152,7 @@ def test_every_likelihood(interpreter, network, likelihood):
     targets = None if likelihood is not likelihoods.HeteroscedasticGaussian else normal(12, 1).float()
     if isinstance(likelihood, likelihoods.HeteroscedasticGaussian):
         targets = normal(12, 1, seed=5).float()
-    problem = Problem(make(), normal(*shape), targets, likelihood=likelihood, num_data=30)
+    problem = problem_on(interpreter, make(), normal(*shape), targets, likelihood=likelihood, num_data=30)
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), network)
 
 
@@ -156,7 +161,9 @@ def test_every_likelihood(interpreter, network, likelihood):
 def test_classes(interpreter, classes, estimator):
     """The loss of labels has a body of its own."""
     targets = torch.arange(12) % classes
-    problem = Problem(dense(outputs=classes), normal(12, 3), targets, likelihood=likelihoods.Categorical(), num_data=30)
+    problem = problem_on(
+        interpreter, dense(outputs=classes), normal(12, 3), targets, likelihood=likelihoods.Categorical(), num_data=30
+    )
     method = method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3), estimator=estimator)
     assert_same(problem, method, "dense")
 
@@ -164,14 +171,14 @@ def test_classes(interpreter, classes, estimator):
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Identity])
 @pytest.mark.parametrize("bias", [True, False])
 def test_activations_and_missing_biases(interpreter, activation, bias):
-    problem = Problem(dense(activation=activation, bias=bias), normal(12, 3))
+    problem = problem_on(interpreter, dense(activation=activation, bias=bias), normal(12, 3))
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
 def test_rows_that_begin_at_multiples_of_sixteen(interpreter):
     """Their products are read in wider pieces."""
     network = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 5))
-    problem = Problem(network, normal(16, 16))
+    problem = problem_on(interpreter, network, normal(16, 16))
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
@@ -183,12 +190,15 @@ def test_steps_in_a_row_are_the_same_steps(interpreter, case):
     else:
         likelihood, targets = LEARNT, normal(12, 5).float()
     random = "*.weight" if case == "point estimates" else "*"
-    problem = Problem(
-        dense(outputs=5), normal(12, 3), targets, likelihood=likelihood, prior=priors.Normal(0.1, 0.5), random=random
+    problem = problem_on(
+        interpreter,
+        dense(outputs=5),
+        normal(12, 3),
+        targets,
+        likelihood=likelihood,
+        prior=priors.Normal(0.1, 0.5),
+        random=random,
     )
-    if torch.cuda.is_available():
-        problem.model = problem.model.to("cuda")
-        problem.inputs, problem.targets = problem.inputs.cuda(), problem.targets.cuda()
     method = method_with(
         learning_rate=0.01, optimizer=Adam(epsilon=1e-3), estimator=SharedWeights(2, antithetic=True), kl="monte_carlo"
     )
@@ -214,7 +224,9 @@ def test_steps_in_a_row_are_the_same_steps(interpreter, case):
 def test_scales_of_a_hierarchical_prior(interpreter, random, centred, body):
     """Scores that no kernel knows come from torch; latents and point estimates ride along."""
     scale = priors.HalfNormal(0.5, centred=centred)
-    problem = Problem(dense(), normal(12, 3), prior=priors.Normal(0.0, scale), likelihood=LEARNT, random=random)
+    problem = problem_on(
+        interpreter, dense(), normal(12, 3), prior=priors.Normal(0.0, scale), likelihood=LEARNT, random=random
+    )
     layout = problem.model.layout
     assert 0 < layout.random < layout.latent
     assert (layout.latent < layout.size) == (random == "*.weight")
@@ -224,14 +236,14 @@ def test_scales_of_a_hierarchical_prior(interpreter, random, centred, body):
 def test_priors_by_name(interpreter):
     """One family with other numbers for each layer: a layer is a prior of its own."""
     prior = {"1.*": priors.Normal(0.1, 0.5), "*": priors.Normal(0.0, 0.2)}
-    problem = Problem(dense(), normal(12, 3), prior=prior)
+    problem = problem_on(interpreter, dense(), normal(12, 3), prior=prior)
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
 def test_a_prior_of_its_own_for_each_weight(interpreter):
     scale = 0.1 + torch.rand(7, 3, generator=torch.Generator().manual_seed(3))
     prior = {"1.weight": priors.Normal(0.1, scale), "*": priors.Normal(0.0, 0.2)}
-    problem = Problem(dense(), normal(12, 3), prior=prior)
+    problem = problem_on(interpreter, dense(), normal(12, 3), prior=prior)
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
@@ -247,28 +259,26 @@ REASONS = [
 
 @pytest.mark.parametrize(("settings", "arguments", "words"), REASONS, ids=[words for *_, words in REASONS])
 def test_what_the_kernels_do_not_know_is_plain_and_said(interpreter, settings, arguments, words):
-    problem = Problem(dense(), normal(12, 3), **arguments)
+    problem = problem_on(interpreter, dense(), normal(12, 3), **arguments)
     found = on_device.program(method_with(**settings), problem.model)
     assert found.body == "plain"
     assert words in found.reason
 
 
 def test_double_precision_is_plain(interpreter):
-    problem = Problem(dense().double(), normal(12, 3))
+    problem = problem_on(interpreter, dense().double(), normal(12, 3))
     assert on_device.program(method_with(), problem.model).reason == "plain torch: theta is float64"
 
 
 def test_without_a_gpu_there_is_no_body():
     """Not in the interpreter either, unless a test asks for it."""
-    problem = Problem(dense(), normal(12, 3))
-    if problem.model.device.type == "cpu":
-        found = on_device.program(method_with(), problem.model)
-        assert found.body == "plain"
-        assert found.reason == device.status(torch.device("cpu"))
+    found = on_device.program(method_with(), Problem(dense(), normal(12, 3)).model)
+    assert found.body == "plain"
+    assert found.reason == device.status(torch.device("cpu")) == "plain torch: there are no GPU bodies for cpu"
 
 
 def test_the_choice_belongs_to_a_method_and_a_model(interpreter):
-    problem = Problem(dense(), normal(12, 3))
+    problem = problem_on(interpreter, dense(), normal(12, 3))
     first, second = method_with(), method_with(clip_norm=1.0)
     assert on_device.program(first, problem.model) is on_device.program(first, problem.model)
     assert on_device.program(second, problem.model).body == "plain"
