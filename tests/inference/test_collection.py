@@ -78,8 +78,12 @@ def test_what_is_kept_comes_back_with_its_buffers(kind):
 
 def test_bytes_are_those_of_the_tensors():
     made = model()
-    held = sum(t.numel() * t.element_size() for t in state_tensors(make_kept(made, 2, 5)).values())
-    assert kept_bytes(made, 2, 5) == held
+    kept = make_kept(made, 2, 5)
+    held = sum(t.numel() * t.element_size() for t in state_tensors(kept).values())
+    kept.filled[:] = True
+    theta, own = kept_samples(kept, kept.theta[:, 0], {})
+    copied = sum(t.numel() * t.element_size() for t in (theta, *own.values()))
+    assert kept_bytes(made, 2, 5) == held + copied + 2 * 5  # which samples are there is one byte each
 
 
 def test_too_many_samples_are_refused_before_they_are_made():

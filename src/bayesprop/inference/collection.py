@@ -36,10 +36,10 @@ class Kept:
 
 
 def kept_bytes(model: Model, particles: int, samples: int) -> int:
-    """Bytes that `make_kept` will take."""
+    """Bytes that the places will take, and the copy of them that a posterior is."""
     buffers = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers.values())
     row = model.layout.size * torch.finfo(model.dtype).bits // 8 + buffers + 1
-    return particles * (samples + 1) * row
+    return particles * (2 * samples + 1) * row
 
 
 def check_budget(model: Model, particles: int, samples: int, budget: float, method: str) -> None:
@@ -47,11 +47,12 @@ def check_budget(model: Model, particles: int, samples: int, budget: float, meth
     needed, allowed = kept_bytes(model, particles, samples), budget * GIBIBYTE
     if needed <= allowed:
         return
-    fitting = int(allowed // kept_bytes(model, particles, 0)) - 1
+    fitting = (int(allowed // kept_bytes(model, particles, 0)) - 1) // 2
     chains = f" for each of {particles} particles" if particles > 1 else ""
     raise MemoryBudgetError(
         f"{method}: the samples to keep do not fit into their memory budget",
-        received=f"{samples} samples of {model.layout.size:,} columns{chains}: {needed / GIBIBYTE:.2f} GiB",
+        received=f"{samples} samples of {model.layout.size:,} columns{chains}, twice (the run's and the posterior's): "
+        f"{needed / GIBIBYTE:.2f} GiB",
         expected=f"at most memory_budget={budget:g} GiB"
         + (f", which holds {fitting} samples" if fitting > 0 else ", which does not hold a single one"),
         write=f"{method}(samples={fitting})  # or memory_budget={math.ceil(needed / GIBIBYTE)}"

@@ -79,7 +79,7 @@ class AbstractSampler(Method[ChainState]):
         chains: independent chains that run side by side; all are kept.
         temperature: T of the target, a number or one for each chain.
         initial_mean: where chains start; see `starting_means`.
-        memory_budget: GiB that the samples may take.
+        memory_budget: GiB that the samples may take, with the copy of them that a posterior is.
     """
 
     learning_rate: float | Tensor = 1e-2
