@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import bayesprop as bp
-from bayesprop import diagnostics, likelihoods, priors
+from bayesprop import diagnostics, inference, likelihoods, priors
 from bayesprop.diagnostics.health import held_out_scores, random_features
 from bayesprop.errors import BayespropWarning
 from bayesprop.rng import Rng, Stream
@@ -389,3 +389,13 @@ def test_random_features():
     assert float((more[:, 3:].abs().amax(0) > 0.7).double().mean()) > 0.8
     assert float((more[:, 3:].std(0) > 0.2).double().mean()) > 0.8
     torch.testing.assert_close(random_features(100.0 * inputs)[1], more, rtol=1e-5, atol=1e-5)
+
+
+def test_the_advice_names_no_other_method():
+    """A point estimate that is no better than a constant is not told to be a Gaussian."""
+    data = bp.data.two_moons(num_data=100)
+    with pytest.warns(bp.errors.BayespropWarning, match="This fit is not finished") as caught:
+        bp.fit(bp.Model(network(), likelihood=CATEGORICAL), data, inference.MAP(1e-9), epochs=1, seed=0, progress=False)
+    assert len(caught) == 1
+    assert "BayesByBackprop" not in str(caught[0].message)
+    assert "starts=8" in str(caught[0].message)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bayesprop.data import Data
 from bayesprop.layout import Block
-from bayesprop.posteriors import Posterior
+from bayesprop.posteriors import DiagonalGaussian, Posterior
 from bayesprop.priors.constants import Vector
 from bayesprop.rng import Rng, Stream
 
@@ -178,7 +178,9 @@ def _little_learnt(posterior: Posterior, data: Data) -> str:
         return ""
     flat, more = random_features(inputs)
     linear, bent = (held_out_scores(model, features, targets, width) for features in (flat, more))
-    advice += 'BayesByBackprop(initial_mean="fan_in", initial_scale=0.01), or starts=8.'
+    gaussian = isinstance(posterior, DiagonalGaussian)
+    advice += 'BayesByBackprop(initial_mean="fan_in", initial_scale=0.01), ' if gaussian else "another learning rate, "
+    advice += "or starts=8."
     if _beyond_doubt(linear - reached - WORSE):
         return (
             "the fit is worse than a linear model of its inputs: its mean log-likelihood on the training data is "
