@@ -9,7 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from bayesprop.kernels.device import interpreted
+
 __all__ = ["backward_kernel", "forward_kernel", "gradient_kernel", "head_kernel"]
+
+INTERPRETED = tl.constexpr(interpreted())
 
 
 @triton.jit
@@ -38,6 +42,18 @@ def _slope(h, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
+def _product(a, b, total, PRECISION: tl.constexpr):
+    """total + a b; PRECISION is "ieee", "tf32" or "bf16". The interpreter has no products of bf16, but rounds to it."""
+    if PRECISION == "bf16":
+        if INTERPRETED:
+            return tl.dot(a.to(tl.bfloat16).to(tl.float32), b.to(tl.bfloat16).to(tl.float32), total)
+        else:
+            return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
+    else:
+        return tl.dot(a, b, total, input_precision=PRECISION)
+
+
+@triton.jit
 def forward_kernel(
     source, theta, out, rows, inputs, outputs, columns, weight, bias, share,
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr,
@@ -60,7 +76,7 @@ def forward_kernel(
             mask=(n < outputs)[None, :] & (k < inputs)[:, None],
             other=0.0,
         )
-        z = tl.dot(x.to(w.dtype), w, z, input_precision=PRECISION)
+        z = _product(x, w, z, PRECISION)
     if BIAS:
         z += tl.load(theta + bias + n, mask=n < outputs, other=0.0).to(tl.float32)[None, :]
     at = lane * rows * outputs + m[:, None] * outputs + n[None, :]
@@ -89,7 +105,7 @@ def backward_kernel(
             mask=(k < outputs)[:, None] & (n < inputs)[None, :],
             other=0.0,
         )
-        total = tl.dot(d.to(w.dtype), w, total, input_precision=PRECISION)
+        total = _product(d, w, total, PRECISION)
     mask = (m < rows)[:, None] & (n < inputs)[None, :]
     at = lane * rows * inputs + m[:, None] * inputs + n[None, :]
     h = tl.load(before + at, mask=mask, other=0.0)
@@ -125,7 +141,7 @@ def head_kernel(
             mask=(n < outputs)[None, :] & (k < inputs)[:, None],
             other=0.0,
         )
-        z = tl.dot(x.to(w.dtype), w, z, input_precision=PRECISION)
+        z = _product(x, w, z, PRECISION)
     if BIAS:
         z += tl.load(theta + bias + n, mask=n < outputs, other=0.0).to(tl.float32)[None, :]
     z = tl.where((n < outputs)[None, :], z, -float("inf"))
@@ -150,7 +166,8 @@ def head_kernel(
             )
             mask = (m < rows)[:, None] & (k < inputs)[None, :]
             h = tl.load(source + m[:, None] * inputs + k[None, :], mask=mask, other=0.0)
-            before = tl.dot(d.to(w.dtype), w, input_precision=PRECISION) * _slope(h, ACTIVATION)
+            none = tl.zeros((BM, BK), dtype=tl.float32)
+            before = _product(d, w, none, PRECISION) * _slope(h, ACTIVATION)
             tl.store(out_before + lane * rows * inputs + m[:, None] * inputs + k[None, :], before, mask=mask)
 
 
@@ -166,7 +183,7 @@ def _gradient(d_rows, x_rows, n, k, rows, outputs, inputs, PRECISION: tl.constex
         x = tl.load(
             x_rows + m[:, None] * inputs + k[None, :], mask=(m < rows)[:, None] & (k < inputs)[None, :], other=0.0
         )
-        g = tl.dot(tl.trans(d), x, g, input_precision=PRECISION)
+        g = _product(tl.trans(d), x, g, PRECISION)
     return g
 
 

@@ -182,6 +182,28 @@ def test_rows_that_begin_at_multiples_of_sixteen(interpreter):
     assert_same(problem, method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-3)), "dense")
 
 
+@pytest.mark.parametrize(("likelihood", "halved"), [(likelihoods.Gaussian(0.7), True), (LEARNT, False)])
+def test_products_in_bf16(interpreter, likelihood, halved):
+    """Weights and activations are rounded to eight bits, 0.4 %; mean, rho and moments stay as they are."""
+    problem = problem_on(interpreter, dense(), normal(12, 3), likelihood=likelihood)
+    method = method_with(learning_rate=0.01, optimizer=Adam(epsilon=1e-2), estimator=SharedWeights(2))
+    rng, batch = Rng.create(6, 2, interpreter), problem.batch(2)
+    program = on_device.program(method, problem.model)
+    found = []
+    for dtype in (None, torch.bfloat16):
+        with torch.autocast(interpreter.type, dtype, enabled=dtype is not None):
+            state = method.init(problem.model, rng)
+            (_, info), *_ = on_device.run(program, method, problem.model, state, [(batch, rng.at(0))])
+            theta = on_device._sample(program, method, problem.model, state, rng, torch.tensor(0, device=interpreter))
+        found.append((info.log_likelihood, state))
+    assert theta.dtype == (torch.bfloat16 if halved else torch.float32)
+    (whole, first), (half, second) = found
+    assert 0.0 < float((half / whole - 1.0).abs().max()) < 0.02
+    assert second.mean.dtype == second.rho.dtype == torch.float32
+    moments = [state.moments["mean.first"] for state in (first, second)]
+    assert 0.0 < float((moments[0] - moments[1]).norm() / moments[0].norm()) < 0.05
+
+
 @pytest.mark.parametrize("case", ["classes", "learnt noise", "point estimates"])
 def test_steps_in_a_row_are_the_same_steps(interpreter, case):
     """Each step draws the next one's sample, of weights and latents, and copies what has no distribution."""

@@ -143,7 +143,7 @@ def update(
     """
     step = _tensor(rng.step, state)
     pace = numbers if isinstance(numbers, Tensor) else _on_device(numbers, rng.particles, state.mean.device)
-    drawn = _sample(method, state, rng, step) if theta is None else theta
+    drawn = _sample(chosen, method, model, state, rng, step) if theta is None else theta
     body = _dense if chosen.body == "dense" else _columns
     value, gradient = body(chosen, model, state, batch, drawn)
     rule, constants, estimator = chosen.rule, chosen.constants, method.estimator
@@ -175,7 +175,7 @@ def run(
     """Steps in a row: each draws the next one's sample while it has the new means and scales at hand."""
     theta = None
     for batch, rng in places:
-        theta = _sample(method, state, rng, _tensor(rng.step, state)) if theta is None else theta
+        theta = _sample(chosen, method, model, state, rng, _tensor(rng.step, state)) if theta is None else theta
         numbers = method.numbers(batch, rng.step) if batch.numbers is None else batch.numbers
         yield state, update(chosen, method, model, state, batch, rng, numbers, theta=theta)
 
@@ -189,12 +189,25 @@ def _on_device(numbers: Sequence[float | Tensor], particles: int, here: torch.de
     return torch.stack(rows)
 
 
-def _sample(method: BayesByBackprop, state: MeanFieldState, rng: Rng, step: Tensor) -> Tensor:
+def _precision(where: torch.device) -> str:
+    """How a stack multiplies: "bf16" under autocast to it, else as torch's own products are told to."""
+    if torch.is_autocast_enabled(where.type) and torch.get_autocast_dtype(where.type) == torch.bfloat16:
+        return "bf16"
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def _sample(
+    chosen: Program, method: BayesByBackprop, model: Model, state: MeanFieldState, rng: Rng, step: Tensor
+) -> Tensor:
+    """theta; in half the bytes if it holds nothing but weights that are multiplied in bf16."""
     estimator = method.estimator
     assert isinstance(estimator, SharedWeights)
+    whole = chosen.body == "dense" and model.layout.size == model.layout.random and chosen.family != "given"
+    dtype = torch.bfloat16 if whole and _precision(state.mean.device) == "bf16" else torch.float32
     return columns.sample(
-        state.mean, state.rho, rng.seeds, step, int(Stream.WEIGHTS), estimator.samples, antithetic=estimator.antithetic
-    )
+        state.mean, state.rho, rng.seeds, step, int(Stream.WEIGHTS), estimator.samples,
+        antithetic=estimator.antithetic, dtype=dtype,
+    )  # fmt: skip
 
 
 def _columns(
@@ -212,7 +225,7 @@ def _dense(chosen: Program, model: Model, state: MeanFieldState, batch: Batch, t
     """The network as products of a stack. The log-likelihood may come in several parts (particles, parts)."""
     stack = chosen.stack
     assert stack is not None
-    precision = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    precision = _precision(theta.device)
     lanes, particles = theta.flatten(0, 1), theta.shape[0]
     inputs = batch.inputs.reshape(*batch.inputs.shape[:2], -1).contiguous()
     classes, rest = stack.layers[-1].outputs, None
