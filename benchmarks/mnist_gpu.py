@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import time
 
-import torch
 from record import write
 from torch import nn
 
