@@ -164,8 +164,59 @@ def method_cost() -> str:
         steps = (f"{cost['step']:.2f}" for cost in costs)
         predictions = (f"{cost['prediction']:.0f}" for cost in costs)
         rows.append((name, *steps, *predictions, f"{costs[-1]['memory']:.1f}"))
-    header = ("relative to MAP", *(f"step, {n}" for n in found), *(f"prediction, {n}" for n in found), "memory")
+    header = (
+        "relative to torch.optim.Adam",
+        *(f"step, {n}" for n in found),
+        *(f"prediction, {n}" for n in found),
+        "memory",
+    )
     return table(header, rows) + made_by("method_cost")
+
+
+def step_gpu() -> str:
+    found, rows = load("step_gpu")["results"], []
+    for name, value in found.items():
+        if isinstance(value, float):
+            rows.append((name, "1", f"{value:.0f}", ""))
+        else:
+            prior, models = name.split(", ")
+            ratio = f"{value['ratio']:.2f}" if "ratio" in value else ""
+            rows.append((f"bayesprop, {prior} prior", models, f"{value['per model']:.1f}", ratio))
+            if "ratio" in value:
+                rows.append((f"by hand in JAX, {prior} prior", models, f"{value['by hand in JAX, per model']:.1f}", ""))
+    header = (
+        "784-400-400-10, batch 128, one sample",
+        "models at once",
+        "microseconds a step and model",
+        "ratio to JAX",
+    )
+    return table(header, rows) + made_by("step_gpu")
+
+
+def step_networks() -> str:
+    rows = [
+        (
+            name,
+            f"{value['deterministic']:.2f}",
+            f"{value['bayesian']:.2f}",
+            f"{value['ratio']:.2f}",
+            f"{value['4 particles, each']:.2f}",
+        )
+        for name, value in load("step_networks")["results"].items()
+    ]
+    header = ("batch 128, TF32, both captured", "Adam, ms a step", "Bayesian", "ratio", "each of 4 at once")
+    return table(header, rows) + made_by("step_networks")
+
+
+def mnist_gpu() -> str:
+    record = load("mnist_gpu")
+    found, epochs = record["results"], record["settings"]["epochs"]
+    rows = [
+        ("seconds, everything included", f"{found['seconds']:.1f}"),
+        ("test error", f"{100 * found['test error']:.2f} %"),
+        ("test negative log-likelihood", f"{found['test nll']:.3f}"),
+    ]
+    return table((f"MNIST, {epochs} epochs by `bp.fit`, defaults, one seed", ""), rows) + made_by("mnist_gpu")
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -178,6 +229,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "sweep_rungs": sweep_rungs,
     "sweep_smoke": sweep_smoke,
     "method_cost": method_cost,
+    "mnist_gpu": mnist_gpu,
+    "step_gpu": step_gpu,
+    "step_networks": step_networks,
 }
 
 
