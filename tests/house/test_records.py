@@ -33,7 +33,7 @@ def test_every_table_of_a_document_is_what_the_records_say(tables):
         text = path.read_text(encoding="utf-8")
         seen += [place[2] for place in tables.PLACE.finditer(text)]
         if tables.renewed(text) != text:
-            wrong.append(path.name)
+            wrong.append(path.relative_to(ROOT).as_posix())
     assert sorted(seen) == sorted(tables.TABLES), "each table stands in one document"
     assert not wrong, "python benchmarks/tables.py renews them"
 
