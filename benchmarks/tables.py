@@ -39,7 +39,9 @@ def made_by(*names: str) -> str:
     """Where the numbers come from."""
     records = [load(name) for name in names]
     commands = "; ".join(f"`{record['command']}`" for record in records)
-    devices = "; ".join(dict.fromkeys(f"{record['device']}, {record['threads']} threads" for record in records))
+    counts = {1: "1 thread"}
+    places = (f"{r['device']}, {counts.get(r['threads'], str(r['threads']) + ' threads')}" for r in records)
+    devices = "; ".join(dict.fromkeys(places))
     return f"\n{commands} ({devices}; records in `results/`)\n"
 
 
