@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from torch.utils.data import DataLoader, TensorDataset
 
 import bayesprop as bp
+from bayesprop import inference, priors
 from bayesprop.data import Data
 from bayesprop.inference.method import state_tensors
 from bayesprop.rng import Rng, member_seed
@@ -203,3 +204,23 @@ def test_starts_are_compared_also_before_the_first_report(fit):
 
 def test_a_single_start_has_nothing_to_choose(fit):
     assert all("start_elbos" not in entry for entry in fit().context.history)
+
+
+@pytest.mark.parametrize("kind", [inference.MAP, inference.MLE])
+def test_the_best_of_several_points_is_judged_by_what_they_maximise(model, pair, kind):
+    """Log joint for MAP, log-likelihood for maximum likelihood, each written out for every start."""
+    made, data = model(prior=priors.Normal(scale=0.05)), pair()
+    chosen = bp.fit(made, data, kind(), epochs=4, batch_size=8, starts=3, progress=False)
+    whole = bp.fit(
+        made, data, inference.DeepEnsemble(kind(), members=3), epochs=4, batch_size=8, progress=False
+    ).moments()[0]
+    inputs, targets = data
+    batch = bp.model.Batch(inputs.expand(3, *inputs.shape), targets[:, None].expand(3, -1, 1), len(inputs))
+    made.set_mode(False)
+    value = made.log_likelihood(whole[:, None], {}, batch)[:, 0]
+    if kind is inference.MAP:
+        value = value + made.log_prior(whole)
+    best = int(value.argmax())
+    torch.testing.assert_close(chosen.moments()[0][0], whole[best], rtol=1e-9, atol=1e-11)
+    found = torch.tensor(chosen.context.history[-1]["start_elbos"], dtype=torch.float64)
+    torch.testing.assert_close(found, value.detach(), rtol=1e-9, atol=1e-9)

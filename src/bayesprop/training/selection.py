@@ -10,6 +10,7 @@ import torch
 from bayesprop.data import Data
 from bayesprop.errors import DivergenceError
 from bayesprop.inference.method import state_tensors
+from bayesprop.inference.point import MAP
 from bayesprop.inference.variational import BayesByBackprop
 from bayesprop.posteriors import Posterior
 from bayesprop.training.checkpoint import Progress
@@ -65,7 +66,11 @@ def _slower(method: Any) -> str:
 
 @torch.no_grad()
 def best_start(posterior: Posterior, source: Source) -> Posterior:
-    """The particle with the highest ELBO (nats, full data); all ELBOs are kept in the last entry of the history."""
+    """The particle with the highest ELBO (nats, full data); all ELBOs are kept in the last entry of the history.
+
+    Points have none: of MAP it is the one with the highest log joint, of maximum likelihood that with the highest
+    log-likelihood.
+    """
     if isinstance(source.data, Data):
         data_term = expected_log_likelihood(posterior, source.data.inputs, source.data.targets, draws=32)
     else:
@@ -76,6 +81,8 @@ def best_start(posterior: Posterior, source: Source) -> Posterior:
             data_term += expected_log_likelihood(posterior, model.prepare_inputs(inputs), encoded, draws=32)
     divergence = kl_to_prior(posterior, draws=32)
     objective = data_term if divergence is None else data_term - divergence.double()
+    if isinstance(posterior.context.method, MAP):
+        objective = objective + posterior.model.log_prior(posterior.moments()[0]).double()
     objective = torch.nan_to_num(objective, nan=-torch.inf)
     best = int(objective.argmax())
     chosen = posterior.member(best)
