@@ -133,7 +133,9 @@ def main() -> None:
             if particles in by_hand:
                 from step_by_hand import steps_by_hand
 
-                line["by hand in JAX, per model"] = steps_by_hand(prior, particles, epochs, *data()) / particles
+                line["by hand in JAX, per model"] = (
+                    steps_by_hand(prior, particles, epochs, *(t.numpy() for t in data())) / particles
+                )
                 line["ratio"] = line["per model"] / line["by hand in JAX, per model"]
             found[f"{prior}, {particles}"] = line
             print(
