@@ -86,11 +86,20 @@ DESCRIPTIONS: list[Any] = [
         clip_norm=3.0,
     ),
     inference.BayesByBackprop(learning_rate=VECTOR, optimizer=torch.optim.RMSprop, temperature=VECTOR),
+    inference.MAP(VECTOR, optimizer=inference.SGD(0.5), clip_norm=1.0),
+    inference.MLE(0.1, "momentum", schedule=inference.Polynomial(0.1, 0.6)),
+    inference.SGLD(VECTOR, schedule=inference.Cyclical(3, 0.5), samples=7, thinning=3, chains=2),
+    inference.PSGLD(averaging=0.9, stabilizer=0.1, adapt="always", temperature=VECTOR),
+    inference.SGHMC(friction=0.2, gradient_noise=0.1, burn_in=0.1, memory_budget=0.5),
+    inference.SWAG(optimizer="adam", averaging_rate=0.1, rank=3, members=4),
+    inference.DeepEnsemble(inference.BayesByBackprop(clip_norm=2.0), members=3, bootstrap=True, adversarial=0.1),
     inference.SGD(0.9),
     inference.Adam(),
     inference.Torch(torch.optim.AdamW, {"weight_decay": 0.1, "amsgrad": True, "betas": (0.8, 0.9)}),
     inference.Constant(),
     inference.Cosine(0.1),
+    inference.Polynomial(0.2, 0.7),
+    inference.Cyclical(5, 0.6),
     inference.Steps((0.3, 0.6, 0.9), 0.5),
     inference.Warmup(),
     kl_weights.Uniform(),
@@ -125,9 +134,9 @@ def test_every_exported_description_is_in_the_list():
         "hyperpriors": (described(hyperpriors, (hyperpriors.Hyperprior, hyperpriors.Product)), 5),
         "likelihoods": (described(likelihoods), 7),
         "estimators": ({c for c in described(random_weights) if hasattr(c, "rule_of_positions")}, 3),
-        "methods": ({c for c in described(inference) if hasattr(c, "posterior")}, 1),
+        "methods": ({c for c in described(inference) if hasattr(c, "posterior")}, 8),
         "optimisers": ({c for c in described(inference) if hasattr(c, "step")}, 3),
-        "schedules": ({c for c in described(inference) if "__call__" in vars(c)}, 4),
+        "schedules": ({c for c in described(inference) if "__call__" in vars(c)}, 6),
         "schedules of the KL": (described(kl_weights), 3),
     }
     listed = {type(value) for value in DESCRIPTIONS}
@@ -135,7 +144,10 @@ def test_every_exported_description_is_in_the_list():
         assert classes <= listed, room
         assert len(classes) == count, room
     assert len(listed) == sum(count for _, count in rooms.values()) + 1  # and the scaling of data
-    assert described(inference) - set().union(*(classes for classes, _ in rooms.values())) == {inference.Info}
+    assert described(inference) - set().union(*(classes for classes, _ in rooms.values())) == {
+        inference.About,
+        inference.Info,
+    }
 
 
 def test_a_mapping_of_priors_keeps_its_order():

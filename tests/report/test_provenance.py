@@ -1,3 +1,4 @@
+import dataclasses
 import platform
 from dataclasses import dataclass, field
 
@@ -38,7 +39,7 @@ def test_everything_that_it_takes_to_run_it_again(class_posterior):
     assert {name: rows[name] for name in expected} == expected
     assert rows["platform"].endswith(f"cpu, {torch.get_num_threads()} threads")
     named = [name for name in rows if name.startswith("method: ")]
-    assert len(named) == len(class_posterior.context.method.__dataclass_fields__)
+    assert len(named) == len(dataclasses.fields(class_posterior.context.method))
 
 
 def test_a_posterior_that_knows_nothing_of_its_making(line):
