@@ -26,6 +26,7 @@ __all__ = ["check_features", "checked_draws", "outputs"]
 
 WEIGHT_BUDGET = 64_000_000  # floats of sampled weights held at a time
 ACTIVATION_BUDGET = 64_000_000  # floats of one layer's outputs held at a time
+CACHED = 2_000_000  # the same on a CPU, where fresh memory and full caches cost more than the products gain
 
 
 def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
@@ -35,16 +36,19 @@ def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
     """
     model, rng, particles = posterior.model, posterior.rng(seed), posterior.particles
     length = pytree.tree_leaves(inputs)[0].shape[0]
-    group = max(1, min(draws, WEIGHT_BUDGET // (particles * model.layout.size)))
     widest, answer = _widths(model, inputs, rng)
-    # The widest layer holds one group of draws at a time, what the network says is joined for all of them.
-    rows = max(1, ACTIVATION_BUDGET // (particles * max(group * widest, draws * answer)))
+    # As many rows as fit for one draw, then as many draws as fit for so many rows. What the network says is joined for
+    # all draws; the weights of all draws are held if rows come in several pieces.
+    working = CACHED if model.device.type == "cpu" else ACTIVATION_BUDGET
+    rows = max(1, min(length, working // (particles * widest), ACTIVATION_BUDGET // (particles * draws * answer)))
+    most = WEIGHT_BUDGET // (particles * model.layout.size)
+    group = max(1, min(draws, working // (particles * widest * rows), most))
 
     # No decorator here: torch's one for generators holds on to a piece until the next one is made.
     def source() -> Iterator[tuple[slice, Tensor, dict[str, Tensor]]]:
         model.set_mode(False)
         with torch.no_grad():
-            held = posterior.draw(rng, draws) if group == draws else None
+            held = posterior.draw(rng, draws) if rows < length and draws <= most else None
         for start in range(0, length, rows):
             part = slice(start, min(start + rows, length))
             piece = pytree.tree_map(lambda t, part=part: t[part], inputs)
@@ -52,7 +56,7 @@ def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
             with torch.no_grad(), _guard(model, rng.at(start)):
                 for first in range(0, draws, group):
                     count = min(group, draws - first)
-                    theta = held if held is not None else posterior.draw(rng, count, first)
+                    theta = posterior.draw(rng, count, first) if held is None else held[:, first : first + count]
                     own = posterior.draw_buffers(rng, count, first)
                     found.append(model.outputs(theta, own, piece, buffers_of_draws=True))
                     latents.append(model.latent_values(theta))
