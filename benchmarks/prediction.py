@@ -48,7 +48,7 @@ def main() -> None:
     model = bp.Model(network(), likelihood=bp.likelihoods.Categorical()).to(device)
     posterior = bp.fit(model, (inputs[:640], labels), epochs=2, progress=False)
     plain = network().to(device)
-    moments = [(p, posterior.mean(name)[0], posterior.std(name)[0]) for name, p in plain.named_parameters()]
+    moments = [(p, posterior.mean(name).view_as(p), posterior.std(name).view_as(p)) for name, p in plain.named_parameters()]
 
     @torch.no_grad()
     def loop() -> torch.Tensor:
