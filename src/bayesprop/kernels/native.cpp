@@ -163,7 +163,8 @@ template <class Visit> void over_noise(int64_t begin, int64_t end, int64_t threa
 struct Scale { float std, slope; };
 inline Scale scale_of(float rho) {
   rho = std::fmax(rho, -80.0f);
-  const float e = std::exp(-std::fabs(rho)), inverse = 1.0f / (1.0f + e), t = e / (2.0f + e), t2 = t * t;
+  const float e = std::exp(-std::fabs(rho)), both = 1.0f / ((1.0f + e) * (2.0f + e));
+  const float inverse = both * (2.0f + e), t = e * both * (1.0f + e), t2 = t * t;
   const float series = 1.0f + t2 * (0.33333333f + t2 * (0.2f + t2 * (0.14285714f + t2 * (0.11111111f + t2 * 0.090909091f))));
   return {(rho > 0.0f ? rho : 0.0f) + 2.0f * t * series, rho > 0.0f ? inverse : e * inverse};
 }
@@ -192,13 +193,13 @@ struct ScaleMixture {
   }
 };
 
-struct Adam {
-  float rate, beta1, beta2, epsilon, correction1, correction2, decay;
+struct Adam {  // `rate` is divided by Adam's first correction, `inverse2` is one over the second
+  float rate, beta1, beta2, epsilon, inverse2, decay;
   inline void operator()(float& value, float& m, float& v, float g) const {
     m = beta1 * m + (1.0f - beta1) * g;
     v = beta2 * v + (1.0f - beta2) * g * g;
     // The compiler takes the root by an estimate of its reciprocal, which is infinite for numbers below 1.2e-38.
-    value = value * decay - rate * (m / correction1) / (std::sqrt(std::fmax(v / correction2, 1.2e-38f)) + epsilon);
+    value = value * decay - rate * m / (std::sqrt(std::fmax(v * inverse2, 1.2e-38f)) + epsilon);
   }
 };
 
@@ -289,7 +290,7 @@ void bayesprop_adam(float* mean, float* rho, float* mean_first, float* mean_seco
                     int64_t seed, int64_t draw, int64_t step, int64_t stream, int64_t family, const float* p, const float* a,
                     float likelihood_weight, float kl_weight) {
   const Key key = make_key(seed, draw, step, stream);
-  const Adam am{a[0], a[2], a[3], a[4], a[5], a[6], a[7]}, ar{a[1], a[2], a[3], a[4], a[5], a[6], 1.0f};
+  const Adam am{a[0] / a[5], a[2], a[3], a[4], 1.0f / a[6], a[7]}, ar{a[1] / a[5], a[2], a[3], a[4], 1.0f / a[6], 1.0f};
   const Normal n{p[0], p[1]};
   const Columns c{mean, rho, mean_first, mean_second, rho_first, rho_second};
   const Pieces g{gradients, starts, pieces};
