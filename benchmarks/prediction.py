@@ -48,7 +48,9 @@ def main() -> None:
     model = bp.Model(network(), likelihood=bp.likelihoods.Categorical()).to(device)
     posterior = bp.fit(model, (inputs[:640], labels), epochs=2, progress=False)
     plain = network().to(device)
-    moments = [(p, posterior.mean(name).view_as(p), posterior.std(name).view_as(p)) for name, p in plain.named_parameters()]
+    moments = [
+        (p, posterior.mean(name).view_as(p), posterior.std(name).view_as(p)) for name, p in plain.named_parameters()
+    ]
 
     @torch.no_grad()
     def loop() -> torch.Tensor:
@@ -66,7 +68,7 @@ def main() -> None:
     for number in range(arguments.rounds + 1):
         slow, first = timed(loop, device)
         fast, second = timed(ours, device)
-        # A probability varies by at most 0.5, its mean over 100 draws by 0.05; two such means are 0.056 apart on average.
+        # A probability varies by at most 0.5, its mean over 100 draws by 0.05: two such means are 0.056 apart.
         assert float((first - second).abs().mean()) < 0.06
         if number:
             ratios.append(fast / slow)

@@ -23,8 +23,8 @@ __all__ = ["Latent"]
 class Latent:
     """One named group of hyper-parameters.
 
-    `log_density` is the hyperprior's density in the constrained value, elementwise. `initial` is a constrained value, or
-    one for each particle of a population.
+    `log_density` is the hyperprior's density in the constrained value, elementwise. `initial` is a constrained value,
+    or one for each particle of a population.
     `score`, where it is known, is the derivative of the *unconstrained* density, Jacobian included, elementwise.
     """
 
