@@ -4,6 +4,7 @@
 // yields the noise of four neighbouring columns.
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
@@ -91,14 +92,24 @@ template <int CHUNK> inline void words(uint32_t (&x)[4][CHUNK], int64_t first, i
 }
 #endif
 
-// Sine and cosine of a whole number of turns in [0, 1]: reduced to an eighth of a turn, then Taylor polynomials whose first
-// omitted term is below 3e-8. The library's versions are two calls that the compiler joins into one it cannot vectorise.
-inline void sine_cosine(float turns, float& sine, float& cosine) {
-  const float quarters = 4.0f * turns, nearest = std::floor(quarters + 0.5f), x = (quarters - nearest) * 1.5707963267948966f;
-  const float x2 = x * x;
+// e^x for |x| <= 87: a power of two, and a polynomial for the rest. The vector library's version looks at every register for
+// numbers beyond that, which no caller here has.
+inline float exponential(float x) {
+  const float n = std::nearbyint(x * 1.44269504f), f = std::fma(n, -0.693147181f, x);
+  const float p = 1.0f + f * (1.0f + f * (0.5f + f * (0.16666667f + f * (0.041666667f + f * (0.0083333333f + f * 0.0013888889f)))));
+  const int32_t bits = (int32_t(n) + 127) << 23;
+  float power;
+  std::memcpy(&power, &bits, 4);
+  return p * power;
+}
+
+// Sine and cosine of (word + 1/2) / 2^32 turns: the nearest quarter of a turn, then Taylor polynomials whose first omitted term
+// is below 3e-8. The library's versions are two calls that the compiler joins into one it cannot vectorise.
+inline void sine_cosine(uint32_t word, float& sine, float& cosine) {
+  const float x = float(int32_t(word << 2)) * 3.6572951e-10f + 7.3145903e-10f, x2 = x * x;  // pi / 2 / 2^32, and its double
   const float s = x + x * x2 * (-1.6666667e-1f + x2 * (8.3333333e-3f + x2 * (-1.9841270e-4f + x2 * 2.7557319e-6f)));
   const float c = 1.0f + x2 * (-0.5f + x2 * (4.1666667e-2f + x2 * (-1.3888889e-3f + x2 * 2.4801587e-5f)));
-  const int quadrant = int(nearest) & 3;
+  const int quadrant = int((word + 0x20000000u) >> 30);
   const float a = (quadrant & 1) ? c : s, b = (quadrant & 1) ? s : c;
   sine = (quadrant & 2) ? -a : a;
   cosine = (quadrant == 1 || quadrant == 2) ? -b : b;
@@ -118,7 +129,7 @@ inline void normal_chunk(float* out, int64_t first_block, int blocks, const Key&
     for (int i = 0; i < blocks; ++i) {
       const float radius = std::sqrt(-2.0f * std::log(float(x[pair][i]) * scale + half));
       float sine, cosine;
-      sine_cosine(float(x[pair + 1][i]) * scale + half, sine, cosine);
+      sine_cosine(x[pair + 1][i], sine, cosine);
       z[pair][i] = radius * cosine; z[pair + 1][i] = radius * sine;
     }
   }
@@ -163,7 +174,7 @@ template <class Visit> void over_noise(int64_t begin, int64_t end, int64_t threa
 struct Scale { float std, slope; };
 inline Scale scale_of(float rho) {
   rho = std::fmax(rho, -80.0f);
-  const float e = std::exp(-std::fabs(rho)), both = 1.0f / ((1.0f + e) * (2.0f + e));
+  const float e = exponential(-std::fmin(std::fabs(rho), 87.0f)), both = 1.0f / ((1.0f + e) * (2.0f + e));
   const float inverse = both * (2.0f + e), t = e * both * (1.0f + e), t2 = t * t;
   const float series = 1.0f + t2 * (0.33333333f + t2 * (0.2f + t2 * (0.14285714f + t2 * (0.11111111f + t2 * 0.090909091f))));
   return {(rho > 0.0f ? rho : 0.0f) + 2.0f * t * series, rho > 0.0f ? inverse : e * inverse};
@@ -186,7 +197,7 @@ struct ScaleMixture {
     // The share of component 1. Beyond +-40 it is 0 or 1 in float, and the vector exponential would take its slow path;
     // fmin and fmax, because the compiler would pull the exponential into the branches of a conditional.
     const float odds = std::fmin(std::fmax(log_odds + half_difference * w * w, -40.0f), 40.0f);
-    const float against = std::exp(-odds), share = 1.0f / (1.0f + against);
+    const float against = exponential(-odds), share = 1.0f / (1.0f + against);
     // Both shares are positive: written as precision2 + share * (precision1 - precision2), a wide component would drown in
     // the rounding of the narrow one's precision, which may be ten million times its own.
     return -w * (share * precision1 + (against * share) * precision2);
