@@ -143,3 +143,33 @@ def test_no_columns_are_no_work():
     bench = Bench("normal", [])
     for one, other in zip(bench.run(), bench.tensors, strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("columns", [1, 16, 1025, 5000])
+def test_a_sample_that_is_drawn_ahead_is_the_sample_of_the_next_step(native_code, columns):
+    """To the last bit, whichever pieces the gradient comes in; and the noise that is kept is that of the counter."""
+    bench = Bench("scale mixture", [columns])
+    mean, rho, *_ = (t[:, :columns].contiguous() for t in bench.tensors)
+    kept = torch.empty(2, columns)
+    theta = mean_field.sample(mean, rho, bench.keys, 7, 1, columns, kept=kept)
+    assert torch.equal(kept, noise.normal(bench.keys, 7, 1, columns))
+    assert torch.equal(theta, mean_field.sample(mean, rho, bench.keys, 7, 1, columns))
+    tensors = [t[:, :columns].clone() for t in bench.tensors]
+    family, numbers, closed, _ = CASES[bench.case]
+    arguments = {
+        "family": family,
+        "parameters": numbers,
+        "closed_form": closed,
+        "adam": [adam.numbers for adam in bench.adams],
+        "likelihood_weight": -0.5,
+        "kl_weights": bench.kl_weights,
+    }
+    apart = [t.clone() for t in tensors]
+    cut = columns // 3
+    pieces = [bench.gradients[0][:, :cut], bench.gradients[0][:, cut:]] if cut else bench.gradients
+    mean_field.adam_update(tensors, pieces, bench.keys, 7, 1, ahead=(theta, kept), **arguments)
+    mean_field.adam_update(apart, pieces, bench.keys, 7, 1, **arguments)
+    for one, other in zip(tensors, apart, strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(kept, noise.normal(bench.keys, 8, 1, columns))
+    assert torch.equal(theta, mean_field.sample(apart[0], apart[1], bench.keys, 8, 1, columns))

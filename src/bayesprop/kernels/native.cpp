@@ -149,23 +149,25 @@ struct FlushDenormals {
 #endif
 };
 
-// Calls visit(noise, column, count) for runs of at most 4 * CHUNK columns that cover [begin, end). The same thread gets the
-// same columns every time, so that they stay in its cache. The threads are those of torch's own OpenMP runtime.
-template <class Visit> void over_noise(int64_t begin, int64_t end, int64_t threads, const Key& key, const Visit& visit) {
-  const int64_t length = 4 * CHUNK, first = begin / length, last = (end + length - 1) / length;
+// Calls visit(low, high, noise) for runs of at most 4 * CHUNK columns that cover [0, columns); `noise` is room for as many
+// numbers. The same thread gets the same columns every time, so that they stay in its cache. The threads are those of torch's own
+// OpenMP runtime.
+template <class Visit> void over_chunks(int64_t columns, int64_t threads, const Visit& visit) {
+  const int64_t length = 4 * CHUNK, last = (columns + length - 1) / length;
 #pragma omp parallel num_threads(int(threads)) if (threads > 1)
   {
     const FlushDenormals flush;
 #pragma omp for schedule(static)
-    for (int64_t chunk = first; chunk < last; ++chunk) {
+    for (int64_t chunk = 0; chunk < last; ++chunk) {
       alignas(64) float noise[4 * CHUNK];
-      const int64_t low = chunk * length < begin ? begin : chunk * length;
-      const int64_t high = (chunk + 1) * length < end ? (chunk + 1) * length : end;
-      const int64_t block = low / 4;
-      normal_chunk(noise, block, int((high + 3) / 4 - block), key);
-      visit(noise + (low - 4 * block), low, int(high - low));
+      visit(chunk * length, (chunk + 1) * length < columns ? (chunk + 1) * length : columns, noise);
     }
   }
+}
+
+// The noise of columns [low, high) of a run of `over_chunks`.
+inline void draw(float* noise, int64_t low, int64_t high, const Key& key) {
+  normal_chunk(noise, low / 4, int((high - low + 3) / 4), key);
 }
 
 // std = log(1 + e^rho) and its slope 1 / (1 + e^-rho), without a branch around a function call: such a loop is not vectorised.
@@ -249,21 +251,35 @@ void update_run(float* __restrict mean, float* __restrict rho, float* __restrict
   }
 }
 
+// theta = mean + std * noise. One piece of code for all who sample: the same run of columns gives the same bits.
+__attribute__((noinline)) void sample_run(float* __restrict out, const float* __restrict mean, const float* __restrict rho,
+                                          const float* __restrict noise, int count) {
+#pragma omp simd
+  for (int i = 0; i < count; ++i) out[i] = mean[i] + scale_of(rho[i]).std * noise[i];
+}
+
+// With `kept`, the noise of this step stands there; that of the next one takes its place, and theta becomes its sample.
 template <class Score>
 void update(const Columns c, const Pieces pieces, int64_t columns, int64_t threads, const Key& key, const Score score,
             const Adam adam_mean, const Adam adam_rho, const float likelihood_weight, const float kl_weight, const bool exact,
-            const Normal normal) {
-  over_noise(0, columns, threads, key, [=](const float* noise, int64_t at, int count) {
-    int64_t piece = 0;
+            const Normal normal, float* kept, float* theta) {
+  over_chunks(columns, threads, [=](int64_t low, int64_t high, float* noise) {
+    if (!kept) draw(noise, low, high, key);
+    int64_t piece = 0, at = low;
     while (pieces.starts[piece + 1] <= at) ++piece;
-    for (const int64_t end = at + count; at < end; ++piece) {
-      const int64_t stop = pieces.starts[piece + 1] < end ? pieces.starts[piece + 1] : end;
+    for (; at < high; ++piece) {
+      const int64_t stop = pieces.starts[piece + 1] < high ? pieces.starts[piece + 1] : high;
       update_run(c.mean + at, c.rho + at, c.mean_first + at, c.mean_second + at, c.rho_first + at, c.rho_second + at,
-                 pieces.pointers[piece] + (at - pieces.starts[piece]), noise, int(stop - at), score, adam_mean, adam_rho,
-                 likelihood_weight, kl_weight, exact, normal);
-      noise += stop - at;
+                 pieces.pointers[piece] + (at - pieces.starts[piece]), kept ? kept + at : noise + (at - low), int(stop - at),
+                 score, adam_mean, adam_rho, likelihood_weight, kl_weight, exact, normal);
       at = stop;
     }
+    if (!kept) return;
+    Key next = key;
+    ++next.step;
+    draw(noise, low, high, next);
+    std::memcpy(kept + low, noise, size_t(high - low) * sizeof(float));
+    sample_run(theta + low, c.mean + low, c.rho + low, noise, int(high - low));
   });
 }
 
@@ -280,32 +296,39 @@ void bayesprop_bits(int64_t* out, int64_t count, int64_t seed, int64_t draw, int
   }
 }
 
-void bayesprop_normal(float* out, int64_t count, int64_t threads, int64_t seed, int64_t draw, int64_t step, int64_t stream) {
-  over_noise(0, count, threads, make_key(seed, draw, step, stream), [=](const float* noise, int64_t at, int run) {
-    for (int i = 0; i < run; ++i) out[at + i] = noise[i];
+void bayesprop_normal(float* out, int64_t count, int64_t threads, int64_t seed, int64_t draw_number, int64_t step,
+                      int64_t stream) {
+  const Key key = make_key(seed, draw_number, step, stream);
+  over_chunks(count, threads, [=](int64_t low, int64_t high, float* noise) {
+    draw(noise, low, high, key);
+    std::memcpy(out + low, noise, size_t(high - low) * sizeof(float));
   });
 }
 
-void bayesprop_sample(float* out, const float* mean, const float* rho, int64_t count, int64_t threads, int64_t seed,
-                      int64_t draw, int64_t step, int64_t stream) {
-  over_noise(0, count, threads, make_key(seed, draw, step, stream), [=](const float* noise, int64_t at, int run) {
-#pragma omp simd
-    for (int i = 0; i < run; ++i) out[at + i] = mean[at + i] + scale_of(rho[at + i]).std * noise[i];
+// `kept`, which may be null, takes the noise.
+void bayesprop_sample(float* out, const float* mean, const float* rho, float* kept, int64_t count, int64_t threads, int64_t seed,
+                      int64_t draw_number, int64_t step, int64_t stream) {
+  const Key key = make_key(seed, draw_number, step, stream);
+  over_chunks(count, threads, [=](int64_t low, int64_t high, float* noise) {
+    draw(noise, low, high, key);
+    if (kept) std::memcpy(kept + low, noise, size_t(high - low) * sizeof(float));
+    sample_run(out + low, mean + low, rho + low, noise, int(high - low));
   });
 }
 
 // family: 0 normal (closed form), 1 normal (Monte Carlo), 2 laplace, 3 student_t, 4 scale_mixture, 5 flat; p: its numbers.
 // a: rate of the means, rate of rho, beta1, beta2, epsilon, correction1, correction2, decay of the means.
+// kept and theta: null, or what `update` says of them.
 void bayesprop_adam(float* mean, float* rho, float* mean_first, float* mean_second, float* rho_first, float* rho_second,
-                    const float* const* gradients, const int64_t* starts, int64_t pieces, int64_t columns, int64_t threads,
-                    int64_t seed, int64_t draw, int64_t step, int64_t stream, int64_t family, const float* p, const float* a,
-                    float likelihood_weight, float kl_weight) {
-  const Key key = make_key(seed, draw, step, stream);
+                    float* kept, float* theta, const float* const* gradients, const int64_t* starts, int64_t pieces,
+                    int64_t columns, int64_t threads, int64_t seed, int64_t draw_number, int64_t step, int64_t stream,
+                    int64_t family, const float* p, const float* a, float likelihood_weight, float kl_weight) {
+  const Key key = make_key(seed, draw_number, step, stream);
   const Adam am{a[0] / a[5], a[2], a[3], a[4], 1.0f / a[6], a[7]}, ar{a[1] / a[5], a[2], a[3], a[4], 1.0f / a[6], 1.0f};
   const Normal n{p[0], p[1]};
   const Columns c{mean, rho, mean_first, mean_second, rho_first, rho_second};
   const Pieces g{gradients, starts, pieces};
-#define RUN(score, exact) update(c, g, columns, threads, key, score, am, ar, likelihood_weight, kl_weight, exact, n)
+#define RUN(score, exact) update(c, g, columns, threads, key, score, am, ar, likelihood_weight, kl_weight, exact, n, kept, theta)
   switch (family) {
     case 0: RUN(n, true); break;
     case 1: RUN(n, false); break;

@@ -14,7 +14,7 @@ import torch
 
 from bayesprop import rng
 from bayesprop.inference.method import Method
-from bayesprop.model import Model
+from bayesprop.model import Batch, Model
 from bayesprop.training.checkpoint import Progress
 from bayesprop.training.source import Source
 
@@ -51,7 +51,7 @@ class Stepper(Protocol):
 
 
 class OneByOne:
-    """Each step by a call of `Method.update`: the plain path, for every method, network and source."""
+    """One step after the other: the plain path, for every method, network and source."""
 
     def __init__(
         self, model: Model, method: Method, source: Source, seeds: rng.Rng, precision: Precision, reason: str
@@ -61,16 +61,19 @@ class OneByOne:
 
     def epoch(self, now: Progress) -> Iterator[None]:
         model = self.model
+        place: list[tuple[Batch, rng.Rng]] = []  # of the next step
+        steps = self.method.run(model, now.state, iter(place.pop, None))
         for batch in self.source.epoch(now.epoch, now.index):
             model.set_mode(True)
             step = self.seeds.at(now.step)
+            place.append((batch, step))
             guard = (
                 rng.quarantine(step.integer(rng.Stream.GLOBAL), model.device)
                 if model.draws_globally
                 else contextlib.nullcontext()
             )
             with guard, self.precision():
-                now.state, info = self.method.update(model, now.state, batch, step)
+                now.state, info = next(steps)
             value = info.log_likelihood.detach()
             now.total += value
             now.first_bad = torch.where(torch.isfinite(value), now.first_bad, now.first_bad.clamp(max=now.step))

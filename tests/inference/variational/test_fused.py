@@ -278,3 +278,26 @@ def test_what_is_accepted_says_so(case):
     for optimizer in ("adam", "adamw", Adam(beta1=0.5)):
         choice = fused.explain(method_with(optimizer=optimizer, kl=kl), problem.model)
         assert choice == fused.Choice(True, native.status())
+
+
+@pytest.mark.parametrize("particles", [1, 2])
+def test_steps_in_a_row_are_the_same_steps_to_the_last_bit(particles):
+    """Random weights, a learnt noise and point estimates; a run that ends and begins anew in between."""
+    problem = Problem(
+        network(),
+        normal(12, 3),
+        prior=priors.ScaleMixture(0.25, 1.0, 0.1),
+        likelihood=LEARNT,
+        random=["first.*", "last.*"],
+    )
+    method = method_with(learning_rate=0.01, optimizer="adam", initial_scale=0.05)
+    rng, batch = Rng.create(6, particles), problem.batch(particles)
+    one, row = method.init(problem.model, rng), method.init(problem.model, rng)
+    assert fused.explain(method, problem.model).native
+    for step in range(7):
+        method.update(problem.model, one, batch, rng.at(step))
+    for steps in (range(4), range(4, 7)):
+        taken = list(method.run(problem.model, row, ((batch, rng.at(step)) for step in steps)))
+        assert len(taken) == len(steps)
+    for name, tensor in state_tensors(one).items():
+        assert torch.equal(state_tensors(row)[name], tensor), name

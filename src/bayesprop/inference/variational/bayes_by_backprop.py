@@ -200,10 +200,12 @@ class BayesByBackprop(Method[MeanFieldState]):
         self, model: Model, state: MeanFieldState, places: Iterable[tuple[Batch, Rng]]
     ) -> Iterator[tuple[MeanFieldState, Info]]:
         program = on_device.program(self, model) if model.device.type == "cuda" else None
-        if program is None or program.body != "dense":
-            yield from super().run(model, state, places)
-        else:
+        if program is not None and program.body != "plain":
             yield from on_device.run(program, self, model, state, places)
+        elif program is None and fused.explain(self, model).native:
+            yield from fused.run(self, model, state, places)
+        else:
+            yield from super().run(model, state, places)
 
     def numbers(self, place: Place, step: int | Tensor) -> tuple[Any, ...]:
         """Learning rates of mean and rho, the weight of the KL, and Adam's two corrections."""

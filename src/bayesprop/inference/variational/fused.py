@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from bayesprop.rng import Rng, Stream
 if TYPE_CHECKING:
     from bayesprop.inference.variational.bayes_by_backprop import BayesByBackprop, MeanFieldState
 
-__all__ = ["Choice", "explain", "update"]
+__all__ = ["Choice", "explain", "run", "update"]
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,18 @@ def update(
     rng: Rng,
     rates: Mapping[str, float | Tensor],
     kl_weight: float | Tensor,
+    *,
+    kept: tuple[Tensor, Tensor] | None = None,
 ) -> Info:
-    """One step, in place."""
+    """One step, in place. `kept` are theta and the noise of its weights at this step; both become those of the next."""
     assert isinstance(rng.step, int)
     random, width = model.layout.random, model.layout.latent
     keys, stream = rng.keys()[:, 0], int(Stream.WEIGHTS)
-    theta = mean_field.sample(state.mean, state.rho, keys, rng.step, stream, random)
+    if kept is None:
+        theta = mean_field.sample(state.mean, state.rho, keys, rng.step, stream, random)
+    else:
+        theta, _ = kept
+        theta[:, random:] = state.mean[:, random:]
     noise = None
     if width > random:
         noise = rng.normal(width, Stream.WEIGHTS)[:, 0, random:]
@@ -104,10 +110,27 @@ def update(
         adam=[(m, r, *shared, 1.0 - m * optimizer.weight_decay) for m, r in zip(mean_rates, rho_rates, strict=True)],
         likelihood_weight=-1.0 / batch.rows,
         kl_weights=[w / batch.num_data for w in weights],
+        ahead=kept,
     )
     if model.layout.size > random:
         _update_rest(model, state, theta, pieces[-1], noise, batch, rng, optimizer, rates, kl_weight)
     return Info(value * (batch.num_data / batch.rows))
+
+
+def run(
+    method: BayesByBackprop, model: Model, state: MeanFieldState, places: Iterable[tuple[Batch, Rng]]
+) -> Iterator[tuple[MeanFieldState, Info]]:
+    """Steps in a row: each draws the next one's sample."""
+    kept, random = None, model.layout.random
+    for batch, rng in places:
+        assert isinstance(rng.step, int)
+        if kept is None:
+            kept = torch.empty_like(state.mean), state.mean.new_empty(state.mean.shape[0], random)
+            keys, stream = rng.keys()[:, 0], int(Stream.WEIGHTS)
+            mean_field.sample(state.mean, state.rho, keys, rng.step, stream, random, out=kept[0], kept=kept[1])
+        mean_rate, rho_rate, kl_weight, *_ = method.numbers(batch, rng.step)
+        rates = {"mean": mean_rate, "rho": rho_rate}
+        yield state, update(method, model, state, batch, rng, rates, kl_weight, kept=kept)
 
 
 def _weight_gradients(model: Model, state: MeanFieldState, theta: Tensor, batch: Batch) -> tuple[Tensor, list[Tensor]]:
