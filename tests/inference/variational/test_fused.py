@@ -281,8 +281,10 @@ def test_what_is_accepted_says_so(case):
 
 
 @pytest.mark.parametrize("particles", [1, 2])
-def test_steps_in_a_row_are_the_same_steps_to_the_last_bit(particles):
+@pytest.mark.parametrize("kept", [True, False], ids=["noise is kept", "too many weights"])
+def test_steps_in_a_row_are_the_same_steps_to_the_last_bit(monkeypatch, particles, kept):
     """Random weights, a learnt noise and point estimates; a run that ends and begins anew in between."""
+    monkeypatch.setattr(fused, "KEPT", fused.KEPT if kept else 3)
     problem = Problem(
         network(),
         normal(12, 3),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "explain", "run", "update"]
 
+KEPT = 1 << 22  # weights up to which noise is kept: beyond, memory is as slow as drawing it again, and scarcer
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -120,11 +122,12 @@ def update(
 def run(
     method: BayesByBackprop, model: Model, state: MeanFieldState, places: Iterable[tuple[Batch, Rng]]
 ) -> Iterator[tuple[MeanFieldState, Info]]:
-    """Steps in a row: each draws the next one's sample."""
+    """Steps in a row: each draws the next one's sample, unless there are too many weights to keep their noise."""
     kept, random = None, model.layout.random
+    few = random * state.mean.shape[0] <= KEPT
     for batch, rng in places:
         assert isinstance(rng.step, int)
-        if kept is None:
+        if kept is None and few:
             kept = torch.empty_like(state.mean), state.mean.new_empty(state.mean.shape[0], random)
             keys, stream = rng.keys()[:, 0], int(Stream.WEIGHTS)
             mean_field.sample(state.mean, state.rho, keys, rng.step, stream, random, out=kept[0], kept=kept[1])
