@@ -3,6 +3,7 @@
 from bayesprop.inference.averaging import SWAG
 from bayesprop.inference.ensembles import DeepEnsemble, PriorFunction
 from bayesprop.inference.listing import methods
+from bayesprop.inference.mcmc import HMC
 from bayesprop.inference.method import About, Info, Method
 from bayesprop.inference.optimizers import SGD, Adam, Torch
 from bayesprop.inference.point import MAP, MLE
@@ -11,6 +12,7 @@ from bayesprop.inference.sgmcmc import PSGLD, SGHMC, SGLD, Cyclical
 from bayesprop.inference.variational import BayesByBackprop
 
 __all__ = [
+    "HMC",
     "MAP",
     "MLE",
     "PSGLD",
