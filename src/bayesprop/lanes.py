@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-__all__ = ["obstacle", "run"]
+__all__ = ["batchable", "obstacle", "run"]
 
 # How torch begins its warning that an operation has no batching rule and runs in a slow loop inside of vmap.
 SLOW = "There is a performance drop"
@@ -57,7 +57,7 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _batchable() -> Iterator[None]:
+def batchable() -> Iterator[None]:
     """Attention by the body that vmap batches: the fused ones have no rule, or a backward that some shapes break."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -97,7 +97,7 @@ def run(
     def over_draws(*row: Any) -> Any:
         return _axis(function, row, ["S" in tag for tag in tags], draws, vectorised)
 
-    with _batchable() if vectorised and particles * draws > 1 else contextlib.nullcontext():
+    with batchable() if vectorised and particles * draws > 1 else contextlib.nullcontext():
         return _axis(over_draws, arguments, ["P" in tag for tag in tags], particles, vectorised)
 
 

@@ -2,6 +2,7 @@
 
 from bayesprop.inference.averaging import SWAG
 from bayesprop.inference.ensembles import DeepEnsemble, PriorFunction
+from bayesprop.inference.laplace import Laplace
 from bayesprop.inference.listing import methods
 from bayesprop.inference.mcmc import HMC
 from bayesprop.inference.method import About, Info, Method
@@ -28,6 +29,7 @@ __all__ = [
     "Cyclical",
     "DeepEnsemble",
     "Info",
+    "Laplace",
     "Method",
     "Polynomial",
     "PriorFunction",

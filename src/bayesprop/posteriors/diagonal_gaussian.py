@@ -13,6 +13,7 @@ from torch import Tensor
 from bayesprop.kernels import noise
 from bayesprop.latents import Latent
 from bayesprop.model import Model
+from bayesprop.posteriors.evidence import WithEvidence
 from bayesprop.posteriors.outputs import checked_draws
 from bayesprop.posteriors.posterior import Context, Posterior
 from bayesprop.rng import Rng, Stream
@@ -23,28 +24,36 @@ NODES = 64
 DRAWN = 16_000_000  # numbers that are drawn at a time to sample a divergence
 
 
-class DiagonalGaussian(Posterior):
+class DiagonalGaussian(WithEvidence, Posterior):
     """Means for all columns (particles, columns), standard deviations for those that have a distribution.
 
-    Columns to the right of `std` are point estimates.
+    Columns to the right of `std` are point estimates. `evidence` as in `WithEvidence`.
     """
 
     capabilities: ClassVar[frozenset[str]] = frozenset({"weights", "moments", "log_density"})
 
     def __init__(
-        self, model: Model, mean: Tensor, std: Tensor, buffers: Mapping[str, Tensor], context: Context | None = None
+        self,
+        model: Model,
+        mean: Tensor,
+        std: Tensor,
+        buffers: Mapping[str, Tensor],
+        context: Context | None = None,
+        *,
+        evidence: Tensor | None = None,
     ) -> None:
         super().__init__(model, buffers, context)
-        self._mean, self._std = mean, std
+        self._mean, self._std, self.evidence = mean, std, evidence
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"mean": self._mean, "std": self._std}
+        return {"mean": self._mean, "std": self._std} | self._evidence_tensors()
 
     @classmethod
     def from_tensors(
         cls, model: Model, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor], context: Context
     ) -> DiagonalGaussian:
-        return cls(model, tensors["mean"], tensors["std"], buffers, context)
+        evidence = tensors.get("evidence")
+        return cls(model, tensors["mean"], tensors["std"], buffers, context, evidence=evidence)
 
     def draw(self, rng: Rng, draws: int, first: int = 0) -> Tensor:
         width = self._std.shape[1]
@@ -78,7 +87,7 @@ class DiagonalGaussian(Posterior):
         """
         draws = checked_draws(draws, "posterior.kl(draws=32)")
         layout, likelihood = self.model.layout, self.model.likelihood
-        mean, std = self._mean.double(), self._std.double()
+        mean, std = self._mean, self._std
         closed = self.model.bound_prior.kl(mean[:, : layout.random], std[:, : layout.random])
         if closed is not None:
             return closed + sum(self._latent_kl(latent) for latent in likelihood.latents)

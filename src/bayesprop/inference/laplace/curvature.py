@@ -1,0 +1,137 @@
+"""One pass over the data: the generalised Gauss-Newton matrix of the log-likelihood, by a Jacobian for each row.
+
+The network is in evaluation mode, where rows do not touch one another (BatchNorm uses its running averages, dropout is
+off), and rows are lanes: `vmap` of the Jacobian of one row where the network can be batched, and backward passes row by
+row where it cannot (native LSTMs). Sums are float64.
+
+Each row of the data counts once: the last minibatch of an epoch is filled up with rows that were seen before, and those
+are cut off. A stream that brings fewer rows than N is scaled to N, as it is in training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesprop import lanes
+from bayesprop.inference.laplace.output_fisher import latents_of, whitened
+from bayesprop.model import Batch, Model
+from bayesprop.rng import Rng, Stream, quarantine
+
+__all__ = ["jacobian", "observed_precision"]
+
+JACOBIAN_BUDGET = 8_000_000  # numbers of a Jacobian that are held at a time
+
+
+def jacobian(
+    model: Model, theta: Tensor, buffers: Mapping[str, Tensor], inputs: Any, columns: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Outputs (rows, ...) of the network with the one row theta (D,), and their derivatives by the columns with these
+    numbers, (rows, K, M): K is the number of outputs of a row. `buffers` are those of the particle, without an axis."""
+    theta, rows = theta.detach(), pytree.tree_leaves(inputs)[0].shape[0]
+    chosen = torch.zeros(model.layout.size, dtype=torch.bool, device=theta.device)
+    chosen[columns] = True
+    moving = {b.name for b in model.layout.blocks if bool(chosen[b.columns].any())}
+
+    def outputs(leaf: Tensor, own: dict[str, Tensor], row: Any) -> Tensor:
+        weights = model.weights(theta.index_put((columns,), leaf))
+        if model.bound_prior.centred:  # no backward pass below the first layer that moves
+            weights = {name: w if name in moving else w.detach() for name, w in weights.items()}
+        return model.forward(weights, own, pytree.tree_map(lambda t: t.unsqueeze(0), row))
+
+    def batched(own: dict[str, Tensor], row: Any) -> tuple[Tensor, Tensor]:
+        def twice(leaf: Tensor) -> tuple[Tensor, Tensor]:
+            found = outputs(leaf, own, row)
+            return found, found
+
+        derivative, value = torch.func.jacrev(twice, has_aux=True)(theta[columns])
+        return value, derivative
+
+    def one_by_one(own: dict[str, Tensor], row: Any) -> tuple[Tensor, Tensor]:
+        leaf = theta[columns].requires_grad_(True)
+        with torch.enable_grad():
+            found = outputs(leaf, own, row)
+            if not found.requires_grad:  # none of these columns reaches the output
+                return found, leaf.new_zeros(found.numel(), len(leaf))
+            parts = found.flatten()
+            each = [torch.autograd.grad(part, leaf, retain_graph=True, materialize_grads=True)[0] for part in parts]
+        return found.detach(), torch.stack(each)
+
+    copies = {n: b[0] for n, b in model.spread_buffers({n: b[None] for n, b in buffers.items()}, rows).items()}
+    function = batched if model.vectorised else one_by_one
+    with lanes.batchable() if model.vectorised else contextlib.nullcontext():
+        value, derivative = lanes.run(
+            function, (copies, inputs), ("P", "P"), particles=rows, draws=1, vectorised=model.vectorised
+        )
+    value = value.detach().reshape(rows, *value.shape[3:])
+    return value, derivative.detach().reshape(rows, -1, len(columns))
+
+
+def observed_precision(
+    model: Model,
+    theta: Tensor,
+    buffers: Mapping[str, Tensor],
+    epoch: Callable[[], Iterator[Batch]],
+    rng: Rng,
+    columns: Tensor,
+    *,
+    diagonal: bool,
+) -> tuple[Tensor, Tensor]:
+    """The Gauss-Newton matrix (particles, M, M) over these columns, or its diagonal (particles, M), and the
+    log-likelihood (particles,), of the full data at theta (particles, D); both float64."""
+    model.set_mode(False)
+    particles, width = theta.shape[0], len(columns)
+    total = torch.zeros(particles, width, *(() if diagonal else (width,)), dtype=torch.float64, device=theta.device)
+    value = torch.zeros(particles, dtype=torch.float64, device=theta.device)
+    seen, expected = 0, 1
+    for number, batch in enumerate(epoch()):
+        rows, expected = min(batch.rows, batch.num_data - seen), batch.num_data
+        seen += max(rows, 0)
+        for particle in range(particles if rows > 0 else 0):
+            inputs, targets = pytree.tree_map(lambda t, p=particle, n=rows: t[p, :n], (batch.inputs, batch.targets))
+            own = {name: buffer[particle] for name, buffer in buffers.items()}
+            with _surroundings(model, rng.at(number)):
+                for matrix, log_likelihood in _pieces(model, theta[particle], own, inputs, targets, columns):
+                    flat = matrix.flatten(0, 1)
+                    total[particle] += (flat.square().sum(0) if diagonal else flat.T @ flat).double()
+                    value[particle] += log_likelihood
+    scale = expected / max(1, seen)
+    return total.mul_(scale), value.mul_(scale)
+
+
+def _pieces(
+    model: Model, theta: Tensor, buffers: Mapping[str, Tensor], inputs: Any, targets: Tensor, columns: Tensor
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """A of equation (1) in `output_fisher` and the log-likelihood, for so many rows at a time as fit."""
+    likelihood, rows = model.likelihood, targets.shape[0]
+    names = [model.layout.by_name[latent.name] for latent in likelihood.latents]
+    numbers = torch.cat([torch.arange(b.start, b.stop, device=theta.device) for b in names] or [columns[:0]])
+    of_latents = (numbers[:, None] == columns[None, :]).to(theta.dtype)
+    first, step = 0, 1  # the first row says how many outputs there are
+    while first < rows:
+        part = slice(first, min(first + step, rows))
+        piece = pytree.tree_map(lambda t, part=part: t[part], inputs)
+        outputs, derivative = jacobian(model, theta, buffers, piece, columns)
+        wide = torch.cat((derivative.to(theta.dtype), of_latents.expand(len(outputs), *of_latents.shape)), dim=1)
+        values = theta.detach()[numbers]
+        with torch.no_grad():
+            found = likelihood.log_prob(outputs, targets[part], latents_of(likelihood, values))
+        yield whitened(likelihood, outputs, targets[part], values, wide), found.double().sum()
+        first, step = part.stop, max(1, JACOBIAN_BUDGET // max(1, wide[0].numel()))
+
+
+@contextlib.contextmanager
+def _surroundings(model: Model, rng: Rng) -> Iterator[None]:
+    """The generator of torch for networks that draw from it also in evaluation, and no cuDNN under recurrent ones,
+    whose backward pass it refuses there."""
+    with contextlib.ExitStack() as stack:
+        if model.draws_globally:
+            stack.enter_context(quarantine(rng.integer(Stream.GLOBAL), model.device))
+        if model.device.type == "cuda" and any(isinstance(m, nn.RNNBase) for m in model.network.modules()):
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+        yield
