@@ -50,7 +50,7 @@ def collapsed_layers(posterior: Posterior) -> list[str]:
     flat, location = _flat_columns(model), _locations(model)
     random = model.layout.random
     per_column = model.bound_prior.kl_columns(mean[:, :random], std[:, :random])
-    prior_std = model.bound_prior.prior_std()
+    prior_std = model.bound_prior.prior_std() if per_column is None else None
     prior_std = None if prior_std is None else prior_std.to(std)
     found = []
     for block in model.layout.of_kind("random"):

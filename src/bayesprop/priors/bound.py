@@ -29,6 +29,8 @@ from bayesprop.priors.hierarchical import Spread
 
 __all__ = ["BoundPrior", "Group", "Vector"]
 
+SUMMED = 1 << 20  # columns whose divergence is summed at a time
+
 
 @dataclass(frozen=True, eq=False)
 class Group:
@@ -200,9 +202,25 @@ class BoundPrior:
         return not self.latents and all(group.density.kl is not None for group in self.groups)
 
     def kl(self, mean: Tensor, std: Tensor) -> Tensor | None:
-        """Sum over columns of KL(N(mean, std^2) || prior): (..., W) to (...)."""
-        columns = self.kl_columns(mean, std)
-        return None if columns is None else columns.sum(-1)
+        """Sum over columns of KL(N(mean, std^2) || prior): (..., W) to (...), float64 throughout.
+
+        A few columns at a time where all have the same numbers: a large network should not need its size once more.
+        """
+        if not self.has_kl:
+            return None
+        group = self.groups[0]
+        alike = self.order is None and not any(isinstance(value, Vector) for value in group.arguments.values())
+        if len(self.groups) > 1 or not alike:
+            columns = self.kl_columns(mean.double(), std.double())
+            return None if columns is None else columns.sum(-1)
+        self._enough(mean, self.random)
+        assert group.density.kl is not None
+        total = torch.zeros(mean.shape[:-1], dtype=torch.float64, device=mean.device)
+        values = group.values(mean[..., :1].double())
+        for start in range(0, self.random, SUMMED):
+            part = slice(start, min(start + SUMMED, self.random))
+            total = total + group.density.kl(mean[..., part].double(), std[..., part].double(), *values).sum(-1)
+        return total
 
     def kl_columns(self, mean: Tensor, std: Tensor) -> Tensor | None:
         """The divergence of each column: (..., W)."""

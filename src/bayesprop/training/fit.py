@@ -198,6 +198,7 @@ def fit(
         load_tensors(now.state, now.best, source="the best state")
     now.state = method.finish(model, now.state, lambda: source.epoch(now.epoch), seeds.at(now.step))
     result = posterior()
+    now.state, now.best = None, {}  # moments are the larger half of what a training holds
     if starts > 1:
         result = selection.best_start(result, source)
     for message in diagnostics.examine(result, source.data if isinstance(source.data, Data) else None):
