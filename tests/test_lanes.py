@@ -227,4 +227,4 @@ def test_a_transformer_is_batched_as_it_is_alone(normal):
 
 
 def test_public_names():
-    assert lanes.__all__ == ["obstacle", "run"]
+    assert lanes.__all__ == ["batchable", "obstacle", "run"]

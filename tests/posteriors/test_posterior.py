@@ -44,6 +44,7 @@ def test_package():
         "Context",
         "Delta",
         "DiagonalGaussian",
+        "FullGaussian",
         "LowRankGaussian",
         "Posterior",
         "Samples",
