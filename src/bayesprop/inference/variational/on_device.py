@@ -3,7 +3,7 @@
 `explain` says which body runs, and why not a faster one; the choice is never silent. All three bodies draw the same
 noise and take the same step to float tolerance:
 
-    dense    products of a stack of dense layers, and an update that forms each tile of the gradient itself
+    dense    sample and update; the network in between is a stack of dense layers, whose products are kernels, too
     columns  sample and update; the network in between is whatever torch makes of it
     plain    `gradients` and `optimizers`, for settings that the kernels do not know
 """
