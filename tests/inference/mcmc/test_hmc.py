@@ -35,7 +35,7 @@ class TestHMC(MethodSuite):
 
     def check_linear_regression(self, problem):
         """All means, variances and covariances within four standard errors."""
-        method = HMC(samples=500, warm_up=200)
+        method = HMC(samples=500, warm_up=200, trajectory=4.0)
         state = run(method, problem.model, problem.batch(4))
         samples = method.posterior(problem.model, state).theta
         check_moments(samples, problem.mean, problem.covariance.diagonal())
