@@ -3,7 +3,8 @@
     python benchmarks/memory.py [--width 2048] [--device cpu]
 
 MLP 784-width-width-10, batch 128, one sample, 20 steps. Each contender runs in a process of its own, which takes its
-memory before the first step (torch, the data) and at the peak; the difference counts. On a GPU torch's own count.
+memory before the first step (torch, the data) and at the peak; the difference counts, the median of five processes. On
+a GPU torch's own count.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +23,7 @@ from torch import nn
 
 import bayesprop as bp
 
-STEPS, BATCH = 20, 128
+STEPS, BATCH, PROCESSES = 20, 128, 5
 CONTENDERS = ("adam", "bayesprop")
 
 
@@ -74,15 +76,18 @@ def main() -> None:
     if arguments.contender:
         print(json.dumps(train(arguments.contender, arguments.width, arguments.device)))
         return
-    found = {}
-    for name in CONTENDERS:
-        command = [sys.executable, __file__, *sys.argv[1:], "--contender", name]
-        out = subprocess.run(command, capture_output=True, text=True, check=True)
-        found[name] = json.loads(out.stdout.splitlines()[-1])
+    seen: dict[str, list[int]] = {name: [] for name in CONTENDERS}
+    for _ in range(PROCESSES):
+        for name, values in seen.items():
+            command = [sys.executable, __file__, *sys.argv[1:], "--contender", name]
+            out = subprocess.run(command, capture_output=True, text=True, check=True)
+            values.append(json.loads(out.stdout.splitlines()[-1]))
+    found = {name: statistics.median(values) for name, values in seen.items()}
     weights = sum(p.numel() for p in network(arguments.width).parameters())
     results = {
         "ratio": found["bayesprop"] / found["adam"],
         **{f"{name}, bytes a weight": value / weights for name, value in found.items()},
+        **{f"{name}, each": [value / weights for value in values] for name, values in seen.items()},
         "weights": weights,
     }
     print(results)
