@@ -221,6 +221,33 @@ def mnist_gpu() -> str:
     return table((f"MNIST, {epochs} epochs by `bp.fit`, defaults, one seed", ""), rows) + made_by("mnist_gpu")
 
 
+def step_cpu() -> str:
+    found = load("step_cpu")["results"]
+    rows = [
+        (name, f"{value['milliseconds']:.2f}", f"{value['ratio']:.2f}")
+        for name, value in found.items()
+        if isinstance(value, dict)
+    ]
+    header = ("784-400-400-10, batch 128, scale mixture", "ms a step", "ratio to torch's Adam, eager")
+    return table(header, rows) + made_by("step_cpu")
+
+
+def memory() -> str:
+    record = load("memory")
+    found = record["results"]
+    rows = [(name, f"{found[f'{name}, bytes a weight']:.0f}") for name in ("adam", "bayesprop")]
+    title = f"peak of a training, {found['weights'] / 1e6:.1f} million weights"
+    return table((title, "bytes a weight"), [*rows, ("ratio", f"{found['ratio']:.2f}")]) + made_by("memory")
+
+
+def prediction() -> str:
+    record = load("prediction")
+    found, settings = record["results"], record["settings"]
+    rows = [(name, score(found[name], ".2f")) for name in ("loop", "bayesprop")]
+    title = f"{settings['rows']} rows, {settings['draws']} draws"
+    return table((title, "seconds"), [*rows, ("ratio", f"{found['ratio']:.2f}")]) + made_by("prediction")
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "digits": digits,
     "uci": uci,
@@ -231,7 +258,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "sweep_rungs": sweep_rungs,
     "sweep_smoke": sweep_smoke,
     "method_cost": method_cost,
+    "memory": memory,
     "mnist_gpu": mnist_gpu,
+    "prediction": prediction,
+    "step_cpu": step_cpu,
     "step_gpu": step_gpu,
     "step_networks": step_networks,
 }
