@@ -127,7 +127,7 @@ def test_divergence_without_a_closed_form_samples_the_prior_alone(model, gaussia
 def test_sampled_divergence_does_not_depend_on_how_many_draws_fit_into_memory(model, gaussian, monkeypatch):
     posterior = gaussian(model("scales"), 2)
     whole, sizes, draw = posterior.kl(9), [], posterior.draw
-    monkeypatch.setattr("bayesprop.posteriors.diagonal_gaussian.DRAWN", 4 * 2 * posterior.model.layout.size)
+    monkeypatch.setattr("bayesprop.posteriors.divergence.DRAWN", 4 * 2 * posterior.model.layout.size)
     monkeypatch.setattr(posterior, "draw", lambda rng, draws, first: sizes.append(draws) or draw(rng, draws, first))
     assert_close(posterior.kl(9), whole, rtol=1e-12, atol=0.0)
     assert sizes == [4, 4, 1]

@@ -13,6 +13,7 @@ from torch import Tensor
 from bayesprop.kernels import noise
 from bayesprop.latents import Latent
 from bayesprop.model import Model
+from bayesprop.posteriors.divergence import cross_entropy
 from bayesprop.posteriors.evidence import WithEvidence
 from bayesprop.posteriors.outputs import checked_draws
 from bayesprop.posteriors.posterior import Context, Posterior
@@ -21,7 +22,6 @@ from bayesprop.rng import Rng, Stream
 __all__ = ["DiagonalGaussian"]
 
 NODES = 64
-DRAWN = 16_000_000  # numbers that are drawn at a time to sample a divergence
 
 
 class DiagonalGaussian(WithEvidence, Posterior):
@@ -91,13 +91,7 @@ class DiagonalGaussian(WithEvidence, Posterior):
         closed = self.model.bound_prior.kl(mean[:, : layout.random], std[:, : layout.random])
         if closed is not None:
             return closed + sum(self._latent_kl(latent) for latent in likelihood.latents)
-        # A few rows at a time: many draws of a large network would not fit.
-        total = torch.zeros(self.particles, dtype=torch.float64, device=mean.device)
-        rng, step = self.rng(seed), max(1, DRAWN // (self.particles * layout.size))
-        for first in range(0, draws, step):
-            theta = self.draw(rng, min(step, draws - first), first)
-            total += self.model.log_prior(theta).double().sum(1)
-        return -self.entropy().double() - total / draws
+        return cross_entropy(self, draws, seed) - self.entropy().double()
 
     def _latent_kl(self, latent: Latent) -> Tensor:
         """The same for the columns of one latent of the likelihood, by Gauss-Hermite quadrature: E[f(m + s z)] is

@@ -19,14 +19,13 @@ from torch import Tensor
 from bayesprop.errors import ConfigurationError
 from bayesprop.kernels import noise
 from bayesprop.model import Model
+from bayesprop.posteriors.divergence import correlated_kl
 from bayesprop.posteriors.evidence import WithEvidence
 from bayesprop.posteriors.outputs import checked_draws
 from bayesprop.posteriors.posterior import Context, Posterior
 from bayesprop.rng import Rng, Stream
 
 __all__ = ["FullGaussian"]
-
-DRAWN = 16_000_000  # numbers that are drawn at a time to sample a divergence
 
 
 class FullGaussian(WithEvidence, Posterior):
@@ -120,17 +119,6 @@ class FullGaussian(WithEvidence, Posterior):
         that of a diagonal Gaussian has one. Otherwise E[-log p(theta)] comes from `draws` draws.
         """
         draws = checked_draws(draws, "posterior.kl(draws=32)")
-        layout, model = self.model.layout, self.model
-        if layout.latent == layout.random == self._factor.shape[1]:
-            mean, std = (moment[:, : layout.random].double() for moment in self.moments())
-            closed = model.bound_prior.kl(mean, std)
-            if closed is not None:
-                alone = (std.log() + 0.5 * math.log(2.0 * math.pi * math.e)).sum(-1)
-                return closed + alone - self.entropy()
-        # A few rows at a time: many draws of a large network would not fit.
-        total = torch.zeros(self.particles, dtype=torch.float64, device=self._mean.device)
-        rng, step = self.rng(seed), max(1, DRAWN // (self.particles * layout.size))
-        for start in range(0, draws, step):
-            theta = self.draw(rng, min(step, draws - start), start)
-            total += model.log_prior(theta).double().sum(1)
-        return -self.entropy() - total / draws
+        layout = self.model.layout
+        spread = layout.latent == layout.random == self._factor.shape[1]
+        return correlated_kl(self, self.entropy(), draws, seed, spread=spread)
