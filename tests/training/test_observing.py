@@ -37,6 +37,16 @@ def test_what_is_told(fit):
     assert all(not event.metrics for event in events if event.kind != "epoch")
 
 
+def test_what_is_believed_can_be_looked_at(fit):
+    """The posterior at the end of each epoch, a copy that goes on being what it was."""
+    seen = []
+    result = fit(observers=[lambda event: seen.append(event.posterior()) if event.kind == "epoch" else None])
+    stopped = fit(observers=[stop_at("epoch", 6)])
+    assert len(seen) == 3
+    torch.testing.assert_close(dict(seen[-1].tensors()), dict(result.tensors()), rtol=0.0, atol=0.0)
+    torch.testing.assert_close(dict(seen[1].tensors()), dict(stopped.tensors()), rtol=0.0, atol=0.0)
+
+
 def test_epochs_without_a_report_are_told_without_numbers(fit):
     events: list[Event] = []
     fit(epochs=5, report_every=2, observers=[events.append])

@@ -135,7 +135,8 @@ def fit(
     started = saved = time.perf_counter()
 
     def tell(kind: str, metrics: dict[str, Any] | None = None) -> bool:
-        event = Event(kind, now.epoch, epochs, now.step, source.count, time.perf_counter() - started, metrics or {})
+        passed = time.perf_counter() - started
+        event = Event(kind, now.epoch, epochs, now.step, source.count, passed, metrics or {}, posterior)
         answers = [watcher(event) for watcher in watchers]  # all are told, whoever answers Stop
         return any(answer is Stop for answer in answers)
 

@@ -17,10 +17,11 @@ def test_package():
 def test_fields():
     event = Event("epoch", 1, 5, 20, None, 0.25, {"elbo": -3.5})
     names = [field.name for field in dataclasses.fields(event)]
-    assert names == ["kind", "epoch", "epochs", "step", "steps_per_epoch", "seconds", "metrics"]
-    assert [getattr(event, name) for name in names[:-1]] == ["epoch", 1, 5, 20, None, 0.25]
+    assert names == ["kind", "epoch", "epochs", "step", "steps_per_epoch", "seconds", "metrics", "posterior"]
+    assert [getattr(event, name) for name in names[:-2]] == ["epoch", 1, 5, 20, None, 0.25]
     assert event.metrics["elbo"] == -3.5
     assert dict(Event("start", 0, 1, 0, 3, 0.0).metrics) == {}
+    assert event.posterior is None
 
 
 @pytest.mark.parametrize("field", ["kind", "step", "metrics"])

@@ -149,6 +149,21 @@ def test_a_budget_changes_nothing_but_the_populations(sweep, fit, model, method)
     check(found, fit, model(), method(), 1e-9)
 
 
+def test_what_is_believed_can_be_looked_at(sweep):
+    """The settings in training at the end of each epoch, as many as `members` numbers."""
+    seen = {}
+
+    def watch(event):
+        if event.kind == "epoch":
+            seen[event.epoch, tuple(event.metrics["members"])] = event.posterior()
+
+    found = sweep({"learning_rate": [0.01, 0.02]}, observers=[watch])
+    assert list(seen) == [(epoch, (0, 1)) for epoch in range(3)]
+    for row, posterior in zip(found.rows, found.posteriors, strict=True):
+        last = seen[2, (0, 1)].member(row.number)
+        assert_close(dict(last.tensors()), dict(posterior.tensors()), rtol=1e-14, atol=0.0)
+
+
 def test_standardised_data_and_validation_in_the_users_units(sweep, fit, model, method, pair, held_out):
     """Scores are those of the standardised targets, as `fit` reports them; predictions are in the user's units."""
     (inputs, targets), (others, more) = pair(), held_out

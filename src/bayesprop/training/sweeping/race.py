@@ -84,6 +84,7 @@ class Race:
                 members = [self.members[number] for number in self.place.waves[0]]
                 about = {"rung": self.place.rung + 1, "rungs": len(self.rungs) + 1, "settings": len(members)}
                 about |= {"wave": count - len(self.place.waves) + 1, "waves": count}
+                about |= {"members": [member.number for member in members]}
                 if not self._fits(members, about):
                     half = len(members) // 2
                     self.place.waves[0:1] = [self.place.waves[0][:half], self.place.waves[0][half:]]
@@ -157,6 +158,13 @@ class Race:
             now.epoch, now.step = ends[self.place.rung - 1], members[0].steps
         steps = stepper(model, method, source, seeds, self.precision, now)
         self.engine = steps.description
+
+        def posterior() -> Posterior:
+            made = method.posterior(model, now.state)
+            made.context = self.context
+            return made
+
+        about = {**about, "posterior": posterior}
         while now.epoch < ends[self.place.rung] and not self.stopped:
             for _ in steps.epoch(now):
                 if self.checkpoint is not None and time.perf_counter() - self._saved > self._pause:

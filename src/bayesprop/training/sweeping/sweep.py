@@ -153,7 +153,9 @@ def sweep(
                 return interrupts.requested
             epoch, step = (now.epoch, now.step) if now is not None else (0, 0)
             last = group.epochs if group is not None else max(group.epochs for group in groups)
-            event = Event(kind, epoch, last, step, None, time.perf_counter() - started, metrics)
+            told = {key: value for key, value in metrics.items() if key != "posterior"}
+            passed, posterior = time.perf_counter() - started, metrics.get("posterior")
+            event = Event(kind, epoch, last, step, None, passed, told, posterior)
             answers = [watcher(event) for watcher in watchers]
             return any(answer is Stop for answer in answers) or interrupts.requested
 
