@@ -7,6 +7,7 @@ prediction = posterior.predict(X_new)
 
 from bayesprop import (
     data,
+    decisions,
     diagnostics,
     errors,
     inference,
@@ -30,6 +31,7 @@ __all__ = [
     "Data",
     "Model",
     "data",
+    "decisions",
     "diagnostics",
     "elbo",
     "errors",

@@ -4,8 +4,21 @@ from bayesprop.posteriors.delta import Delta
 from bayesprop.posteriors.diagonal_gaussian import DiagonalGaussian
 from bayesprop.posteriors.files import load
 from bayesprop.posteriors.full_gaussian import FullGaussian
+from bayesprop.posteriors.gaussian_process import GaussianProcess
 from bayesprop.posteriors.low_rank_gaussian import LowRankGaussian
 from bayesprop.posteriors.posterior import Context, Posterior
+from bayesprop.posteriors.pruned_gaussian import PrunedGaussian
 from bayesprop.posteriors.samples import Samples
 
-__all__ = ["Context", "Delta", "DiagonalGaussian", "FullGaussian", "LowRankGaussian", "Posterior", "Samples", "load"]
+__all__ = [
+    "Context",
+    "Delta",
+    "DiagonalGaussian",
+    "FullGaussian",
+    "GaussianProcess",
+    "LowRankGaussian",
+    "Posterior",
+    "PrunedGaussian",
+    "Samples",
+    "load",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -86,6 +87,4 @@ def _version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        from bayesprop import __version__
-
-        return __version__
+        return importlib.import_module(name).__version__
