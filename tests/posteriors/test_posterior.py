@@ -47,6 +47,7 @@ def test_package():
         "FullGaussian",
         "LowRankGaussian",
         "Posterior",
+        "PrunedGaussian",
         "Samples",
         "load",
     ]
