@@ -12,6 +12,7 @@ from torch.distributions import Laplace, Normal, StudentT
 from torch.nn.functional import softplus
 
 from bayesprop.kernels import columns, noise
+from bayesprop.kernels.rooms import room, settle
 
 from .conftest import mixture
 
@@ -36,7 +37,8 @@ def test_noise_is_that_of_the_definition(interpreter, count):
 @pytest.mark.parametrize(("width", "behind"), [(1, 0), (1025, 3), (2047, 1030)])
 def test_sample(interpreter, width, behind, antithetic):
     """mean + softplus(rho) * noise for columns with a distribution, the mean for those behind them."""
-    mean, rho = draw(3, width + behind).to(interpreter), draw(3, width, seed=1).to(interpreter) - 2.0
+    mean = settle(draw(3, width + behind).to(interpreter))
+    rho = settle(draw(3, width, seed=1).to(interpreter) - 2.0)
     seeds, step = torch.tensor([5, 6, 2**35], device=interpreter), torch.tensor(4, device=interpreter)
     found = columns.sample(mean, rho, seeds, step, 1, 4, antithetic=antithetic)
     draws = torch.arange(2 if antithetic else 4, device=interpreter)
@@ -50,12 +52,20 @@ def test_sample(interpreter, width, behind, antithetic):
 
 
 def test_sample_in_half_the_bytes(interpreter):
-    mean, rho = draw(1, 70).to(interpreter), draw(1, 70, seed=1).to(interpreter)
+    mean, rho = settle(draw(1, 70).to(interpreter)), settle(draw(1, 70, seed=1).to(interpreter))
     seeds, step = torch.tensor([5], device=interpreter), torch.tensor(4, device=interpreter)
     half = columns.sample(mean, rho, seeds, step, 1, dtype=torch.bfloat16)
     whole = columns.sample(mean, rho, seeds, step, 1)
     assert half.dtype == torch.bfloat16
     torch.testing.assert_close(half.float(), whole, rtol=2**-7, atol=0.0)  # the interpreter cuts, a GPU rounds
+
+
+def test_matrices_that_are_no_rooms_are_refused(interpreter):
+    """Bodies write behind the last column: in any other matrix that is the next row."""
+    mean = draw(2, 70).to(interpreter)
+    seeds, step = torch.tensor([5, 6], device=interpreter), torch.tensor(4, device=interpreter)
+    with pytest.raises(AssertionError, match=r"\[2, 70\] with strides \(70, 1\) is no room"):
+        columns.sample(settle(mean), mean, seeds, step, 1)
 
 
 @pytest.mark.parametrize(("family", "parameters"), [("normal", (0.1, 0.5)), ("laplace", (0.1, 0.5)), ("flat", ())])
@@ -74,12 +84,13 @@ def test_constants_of_particles_and_columns():
 
 def step_of(interpreter, width: int, rule: columns.Rule, prior: columns.Prior, *, particles: int = 2, parts: int = 3):
     """An update without moments, noise's share and all; what it was given and what came out."""
-    mean, rho = draw(particles, width).to(interpreter), draw(particles, width, seed=1).to(interpreter) - 2.0
+    mean = settle(draw(particles, width).to(interpreter))
+    rho = settle(draw(particles, width, seed=1).to(interpreter) - 2.0)
     gradient, pieces = draw(particles, 1, width, seed=2).to(interpreter), draw(particles, parts, seed=3).to(interpreter)
     seeds, now = torch.arange(particles, device=interpreter) + 9, torch.tensor(6, device=interpreter)
     numbers = torch.tensor([[0.1], [0.05], [0.3], [1.0], [1.0]], device=interpreter).expand(5, particles).contiguous()
     before = mean.clone(), rho.clone()
-    ahead = torch.full((particles, 1, width), float("nan"), device=interpreter)
+    ahead = room(particles, 1, width, device=interpreter).fill_(float("nan"))
     value = columns.update(
         mean, rho, {}, gradient, pieces, seeds, now, 1, numbers, rule=rule, prior=prior, scores=None, random=width,
         antithetic=False, likelihood_scale=-0.5, kl_scale=0.25, value_scale=10.0, ahead=ahead,
@@ -120,8 +131,8 @@ def test_update_by_plain_descent(interpreter, width, family):
 
 def test_scales_that_are_nothing_or_everything(interpreter):
     """rho from -200 to 60: finite steps, and a std that keeps its digits where exp(rho) is far below one."""
-    rho = torch.tensor([[-200.0, -80.0, -20.0, -9.0, 0.0, 9.0, 60.0]], device=interpreter)
-    mean = torch.zeros_like(rho)
+    rho = settle(torch.tensor([[-200.0, -80.0, -20.0, -9.0, 0.0, 9.0, 60.0]], device=interpreter))
+    mean = settle(torch.zeros_like(rho))
     seeds, step = torch.tensor([5], device=interpreter), torch.tensor(4, device=interpreter)
     found = columns.sample(mean, rho, seeds, step, 1)[0, 0].double()
     eps = noise.normal_definition(torch.tensor([5, 0], device=interpreter), 4, 1, 7).double()

@@ -2,11 +2,12 @@
 
     sample:  theta = mean + std * eps                                                                       (1)
     update:  draw the same eps again, add the prior's and the entropy's gradients to dL/dtheta, take the optimiser's
-    step (2)
+             step (2)
 
 Nothing is stored between the two but theta. The definition is the plain path of Bayes by Backprop
 (`inference.variational.gradients` and `inference.optimizers`); tests hold the two together, element by element. The
-step's number is a tensor on the device, so that both can be part of a captured graph.
+step's number is a tensor on the device, so that both can be part of a captured graph. Mean, rho, their moments and
+theta lie in rooms (`kernels.rooms`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from bayesprop.kernels.device import launch
 from bayesprop.kernels.mean_field import FAMILIES
+from bayesprop.kernels.rooms import is_room, room
 
 __all__ = ["Prior", "Rule", "normal", "prior_constants", "sample", "update"]
 
@@ -93,15 +95,21 @@ def sample(
     """Equation (1): theta (particles, samples, columns); columns beyond those of rho are copies of the mean."""
     from bayesprop.kernels.device_columns import sample_kernel
 
+    _check(mean, rho)
     particles, columns = mean.shape
-    out = torch.empty(particles, samples, columns, dtype=dtype, device=mean.device)
+    out = room(particles, samples, columns, dtype=dtype, device=mean.device)
     pairs = samples // 2 if antithetic else 0
     grid = (-(-columns // BLOCK), particles * samples)
     launch(
         sample_kernel, grid,
-        out, mean, rho, seeds, step, stream, columns, rho.shape[1], samples, pairs, BLOCK=BLOCK
+        out, mean, rho, seeds, step, stream, mean.stride(0), rho.stride(0), rho.shape[1], samples, pairs, BLOCK=BLOCK
     )  # fmt: skip
     return out
+
+
+def _check(*matrices: Tensor) -> None:
+    for matrix in matrices:
+        assert is_room(matrix), f"{list(matrix.shape)} with strides {matrix.stride()} is no room: see kernels.rooms"
 
 
 def update(
@@ -140,17 +148,22 @@ def update(
     from bayesprop.kernels.device_columns import update_kernel
 
     (particles, columns), width = mean.shape, rho.shape[1]
-    gradient, parts = gradient.contiguous(), parts.contiguous()  # autograd may hand over a part of something larger
+    _check(mean, rho, *moments.values(), *(() if ahead is None else (ahead,)))
+    whole = is_room(gradient)
+    gradient = gradient if whole else gradient.contiguous()  # autograd may hand over a part of something larger
+    gradient_end = gradient.stride(1) if whole else columns
+    parts = parts.contiguous()
     samples, constants, count = gradient.shape[1], prior.constants, parts.shape[1]
     value = torch.empty(particles, dtype=torch.float32, device=mean.device)
     launch(
         update_kernel, (-(-columns // UPDATED), particles),
         mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), gradient,
         mean if scores is None else scores, mean if ahead is None else ahead, parts, value, seeds, step, numbers,
-        constants, constants.stride(0) if constants.shape[0] > 1 else 0, stream, columns, random, width, particles,
-        count, likelihood_scale, kl_scale, value_scale / samples, rule.beta1, rule.beta2, rule.epsilon,
-        rule.weight_decay, FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random,
-        SAMPLES=samples, PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None,
-        EACH=constants.shape[1] > 1, PARTS=1 << max(0, count - 1).bit_length(), BLOCK=UPDATED, num_warps=2,
+        constants, constants.stride(0) if constants.shape[0] > 1 else 0, stream, mean.stride(0), rho.stride(0),
+        gradient.stride(1), gradient_end, random, width, particles, count, likelihood_scale, kl_scale,
+        value_scale / samples, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay,
+        FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random, SAMPLES=samples,
+        PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None, EACH=constants.shape[1] > 1,
+        PARTS=1 << max(0, count - 1).bit_length(), BLOCK=UPDATED, num_warps=2,
     )  # fmt: skip
     return value

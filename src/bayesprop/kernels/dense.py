@@ -2,10 +2,10 @@
 
     h_l = a_l(h_{l-1} W_l' + b_l),   d_{l-1} = (d_l W_l) a_{l-1}'(h_{l-1}),   dL/dW_l = d_l' h_{l-1}                (1)
 
-Weights lie in theta (lanes, columns) and their gradients in a matrix of the same shape, which `kernels.columns.update`
-consumes. (An update that formed each tile of the gradient itself moved fewer bytes and was slower: 19 against 13
-microseconds for each of 36 networks of 478,410 weights, for want of registers.) The definition is autograd of the same
-network; tests hold them together. Tiles were chosen by measurement on an H200.
+Weights lie in theta (lanes, columns), whose rows may lie apart (`kernels.rooms`), and their gradients in a room of the
+same shape, which `kernels.columns.update` consumes. (An update that formed each tile of the gradient itself moved fewer
+bytes and was slower: 19 against 13 microseconds for each of 36 networks of 478,410 weights, for want of registers.) The
+definition is autograd of the same network; tests hold them together. Tiles were chosen by measurement on an H200.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.kernels.device import launch
+from bayesprop.kernels.rooms import room
 
 __all__ = ["MOST_CLASSES", "Layer", "Stack", "backward", "forward", "gradient", "head"]
 
@@ -60,7 +61,7 @@ def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last
     """
     from bayesprop.kernels.device_dense import forward_kernel
 
-    lanes, columns = theta.shape
+    lanes, pitch = theta.shape[0], theta.stride(0)
     rows, share = inputs.shape[1], lanes // inputs.shape[0]
     size = lanes * rows * sum(layer.outputs for layer in stack.layers)
     work = torch.empty(2 * size, dtype=torch.float32, device=theta.device)  # as much again for the gradients
@@ -74,7 +75,7 @@ def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last
         grid = (-(-rows // bm), -(-layer.outputs // bn), lanes)
         launch(
         forward_kernel, grid,
-            source, theta, out, rows, layer.inputs, layer.outputs, columns, layer.weight, layer.bias, share,
+            source, theta, out, rows, layer.inputs, layer.outputs, pitch, layer.weight, layer.bias, share,
             ACTIVATION=layer.activation, PRECISION=precision, BIAS=layer.bias >= 0, BM=bm, BN=bn, BK=bk,
             num_warps=warps,
         )  # fmt: skip
@@ -98,7 +99,7 @@ def head(stack: Stack, theta: Tensor, outputs: list[Tensor], inputs: Tensor, tar
     """
     from bayesprop.kernels.device_dense import head_kernel
 
-    lanes, columns = theta.shape
+    lanes, pitch = theta.shape[0], theta.stride(0)
     layer, rows, alone = stack.layers[-1], outputs[0].shape[1], len(stack.layers) == 1
     places = _gradients_of(outputs)
     source, share = (inputs, lanes // inputs.shape[0]) if alone else (outputs[-2], 1)
@@ -108,7 +109,7 @@ def head(stack: Stack, theta: Tensor, outputs: list[Tensor], inputs: Tensor, tar
     launch(
         head_kernel, (parts.shape[1], lanes, spans),
         source, theta, targets, places[-1], places[-1 if alone else -2], parts, rows, layer.inputs, layer.outputs,
-        columns, layer.weight, layer.bias, share, lanes // targets.shape[0], -(-layer.inputs // (spans * bk)) * bk,
+        pitch, layer.weight, layer.bias, share, lanes // targets.shape[0], -(-layer.inputs // (spans * bk)) * bk,
         ACTIVATION="identity" if alone else stack.layers[-2].activation, PRECISION=precision, BIAS=layer.bias >= 0,
         ALONE=alone, BM=bm, BN=_power(layer.outputs, 16, MOST_CLASSES), BK=bk, num_warps=4,
     )  # fmt: skip
@@ -125,7 +126,7 @@ def backward(stack: Stack, theta: Tensor, outputs: list[Tensor], gradient: Tenso
     places = _gradients_of(outputs)
     if gradient is not None:
         places[-1].copy_(gradient)
-    lanes, columns = theta.shape
+    lanes, pitch = theta.shape[0], theta.stride(0)
     rows = outputs[0].shape[1]
     for number in range(len(stack.layers) - (1 if gradient is not None else 2), 0, -1):
         layer = stack.layers[number]
@@ -133,7 +134,7 @@ def backward(stack: Stack, theta: Tensor, outputs: list[Tensor], gradient: Tenso
         grid = (-(-rows // bm), -(-layer.inputs // bn), lanes)
         launch(
         backward_kernel, grid,
-            places[number], theta, outputs[number - 1], places[number - 1], rows, layer.inputs, layer.outputs, columns,
+            places[number], theta, outputs[number - 1], places[number - 1], rows, layer.inputs, layer.outputs, pitch,
             layer.weight, ACTIVATION=stack.layers[number - 1].activation, PRECISION=precision, BM=bm, BN=bn, BK=bk,
             num_warps=warps,
         )  # fmt: skip
@@ -152,21 +153,22 @@ def _table(
         lines.append((layer.weight, layer.bias, layer.inputs, layer.outputs, half + start, before, tiles))
         tiles += -(-layer.outputs // tile[0]) * -(-layer.inputs // tile[1])
         start += size
-    wide = all(layer.inputs % 16 == 0 for layer in stack.layers) and all(line[5] % 16 == 0 for line in lines)
+    wide = all(number % 16 == 0 for line in lines for number in (line[0], line[2], line[5]))
     return torch.tensor(lines, dtype=torch.int64, device=device), tiles, wide
 
 
 def gradient(stack: Stack, inputs: Tensor, outputs: list[Tensor], columns: int, precision: str) -> Tensor:
-    """dL/dtheta (lanes, columns) of a stack whose `forward` and `backward` have run; only its columns are written."""
+    """dL/dtheta (lanes, columns), a room, of a stack whose `forward` and `backward` have run; only its own columns are
+    written."""
     from bayesprop.kernels.device_dense import gradient_kernel
 
     lanes, rows = outputs[0].shape[:2]
     bn, bk = (64, 128) if lanes >= 8 else (16, 64)
     table, tiles, wide = _table(stack, lanes, rows, (bn, bk), inputs.device)
-    found = torch.empty(lanes, columns, dtype=torch.float32, device=inputs.device)
+    found = room(lanes, columns, device=inputs.device)
     launch(
         gradient_kernel, (tiles, lanes),
-        inputs, outputs[0], table, found, columns, rows, lanes // inputs.shape[0], LAYERS=len(stack.layers), WIDE=wide,
-        PRECISION=precision, BM=_power(rows, 16, 32), BN=bn, BK=bk, num_warps=2,
+        inputs, outputs[0], table, found, found.stride(0), rows, lanes // inputs.shape[0], LAYERS=len(stack.layers),
+        WIDE=wide, PRECISION=precision, BM=_power(rows, 16, 32), BN=bn, BK=bk, num_warps=2,
     )  # fmt: skip
     return found

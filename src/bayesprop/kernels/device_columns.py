@@ -1,7 +1,9 @@
 """GPU bodies of the passes over the columns: noise, the weights' sample, and the update of mean-field inference.
 
 Launched by `kernels.columns`, which also says what the arguments mean; the definitions in plain torch are named there.
-One program works on BLOCK neighbouring columns of one particle.
+One program works on BLOCK neighbouring columns of one particle. Rows lie in rooms (`kernels.rooms`), `pitch` numbers
+apart, and what is behind their last column is read and written like all else: masks that end at multiples of 16 let a
+thread move 16 bytes at a time.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bayesprop.kernels.device_math import finish, finish_points, normal_quads, score, std_and_slope
+from bayesprop.kernels.device_math import finish, normal_quads, score, std_and_slope
 
 __all__ = ["normal_kernel", "sample_kernel", "update_kernel"]
 
@@ -28,7 +30,7 @@ def normal_kernel(out, keys, step, stream, columns, BLOCK: tl.constexpr):
 
 @triton.jit
 def sample_kernel(
-    out, mean, rho, seeds, step, stream, columns, width, samples, pairs, BLOCK: tl.constexpr,
+    out, mean, rho, seeds, step, stream, pitch, rho_pitch, width, samples, pairs, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """theta of one lane: mean + std * noise for columns below `width`, the mean for the others."""
     lane = tl.program_id(1)
@@ -42,10 +44,10 @@ def sample_kernel(
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     noise = normal_quads(tl.load(seeds + particle), block, draw, tl.load(step), stream)
     row = particle.to(tl.int64)
-    value = tl.load(mean + row * columns + column, mask=column < columns, other=0.0)
-    std, _ = std_and_slope(tl.load(rho + row * width + column, mask=column < width, other=0.0))
+    value = tl.load(mean + row * pitch + column, mask=column < pitch, other=0.0)
+    std, _ = std_and_slope(tl.load(rho + row * rho_pitch + column, mask=column < rho_pitch, other=0.0))
     value = tl.where(column < width, value + sign * std * noise, value)
-    tl.store(out + lane.to(tl.int64) * columns + column, value, mask=column < columns)
+    tl.store(out + lane.to(tl.int64) * pitch + column, value, mask=column < pitch)
 
 
 @triton.jit
@@ -61,16 +63,17 @@ def _draw(seed, block, sample, step, stream, PAIRS: tl.constexpr):
 @triton.jit
 def update_kernel(
     mean, rho, mean_first, mean_second, rho_first, rho_second, gradient, scores, theta, parts, value, seeds, step,
-    numbers, constants, particle_stride, stream, columns, random, width, particles, count, likelihood_scale, kl_scale,
-    value_scale, b1, b2, epsilon, weight_decay,
+    numbers, constants, particle_stride, stream, pitch, rho_pitch, gradient_pitch, gradient_end, random, width,
+    particles, count, likelihood_scale, kl_scale, value_scale, b1, b2, epsilon, weight_decay,
     FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, REST: tl.constexpr, SAMPLES: tl.constexpr,
     PAIRS: tl.constexpr, AHEAD: tl.constexpr, EACH: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One step of the optimiser on BLOCK columns of one particle, from dL/dw (lanes, columns).
 
-    With AHEAD, theta (lanes, columns) becomes the sample of the next step. With EACH, columns have constants of their
-    own. The particle's first program also sums up the `count` parts of its log-likelihood; PARTS, a power of two,
-    covers them.
+    The gradient may lie elsewhere than in a room: its rows end at `gradient_end`. With AHEAD, theta (lanes, columns)
+    becomes the sample of the next step. With REST there are columns behind the weights: latents below `width`, points
+    from there on. With EACH, columns have constants of their own. The particle's first program also sums up the `count`
+    parts of its log-likelihood; PARTS, a power of two, covers them.
     """
     particle = tl.program_id(1)
     row = particle.to(tl.int64)
@@ -80,19 +83,20 @@ def update_kernel(
         tl.store(value + row, tl.sum(found, axis=0) * value_scale)
     block = tl.program_id(0) * (BLOCK // 4) + tl.arange(0, BLOCK // 4)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = column < columns
+    here = column < pitch
+    spread = column < rho_pitch
     inside = column < width
     weights = column < random
-    mean += row * columns
-    mean_first += row * columns
-    mean_second += row * columns
-    rho += row * width
-    rho_first += row * width
-    rho_second += row * width
-    gradient += row * SAMPLES * columns
-    theta += row * SAMPLES * columns
+    mean += row * pitch
+    mean_first += row * pitch
+    mean_second += row * pitch
+    rho += row * rho_pitch
+    rho_first += row * rho_pitch
+    rho_second += row * rho_pitch
+    gradient += row * SAMPLES * gradient_pitch
+    theta += row * SAMPLES * pitch
     mu = tl.load(mean + column, mask=here, other=0.0)
-    rho_old = tl.load(rho + column, mask=inside, other=0.0)
+    rho_old = tl.load(rho + column, mask=spread, other=0.0)
     std, slope = std_and_slope(rho_old)
     constant = constants + row * particle_stride
     if EACH:
@@ -112,13 +116,16 @@ def update_kernel(
     by_std = mu * 0.0
     for sample in range(SAMPLES):
         noise = _draw(seed, block, sample, now, stream, PAIRS)
-        g = likelihood_scale * tl.load(gradient + sample * columns + column, mask=here, other=0.0)
+        g = likelihood_scale * tl.load(
+            gradient + sample * gradient_pitch + column, mask=column < gradient_end, other=0.0
+        )
         if FAMILY == "given":
             at = scores + (row * SAMPLES + sample) * width + column
             g -= kl_weight * tl.load(at, mask=inside, other=0.0)
         else:
             if not EXACT:
-                g -= tl.where(weights, kl_weight * score(mu + std * noise, FAMILY, c0, c1, c2, c3), 0.0)
+                by_prior = kl_weight * score(mu + std * noise, FAMILY, c0, c1, c2, c3)
+                g -= tl.where(weights, by_prior, 0.0) if REST else by_prior
             if REST:
                 at = scores + (row * SAMPLES + sample) * (width - random) + (column - random)
                 g -= kl_weight * tl.load(at, mask=inside & (column >= random), other=0.0)
@@ -128,21 +135,14 @@ def update_kernel(
         by_mean = by_mean * (1.0 / SAMPLES)
         by_std = by_std * (1.0 / SAMPLES)
     new_mean, new_rho = finish(
-        mean, rho, mean_first, mean_second, rho_first, rho_second, column, inside, weights, mu, rho_old, std, slope,
-        by_mean, by_std, numbers, particle, particles, kl_scale, b1, b2, epsilon, weight_decay, c0, c1,
-        FAMILY, EXACT, RULE,
+        mean, rho, mean_first, mean_second, rho_first, rho_second, column, here, spread, weights, mu, rho_old, std,
+        slope, by_mean, by_std, numbers, particle, particles, kl_scale, b1, b2, epsilon, weight_decay, c0, c1,
+        FAMILY, EXACT, RULE, REST,
     )  # fmt: skip
-    if REST:
-        points = here & (column >= width)
-        moved = finish_points(
-            mean, mean_first, mean_second, column, points, mu, by_mean, numbers, particle, particles, b1, b2, epsilon,
-            weight_decay, RULE,
-        )  # fmt: skip
-        new_mean = tl.where(points, moved, new_mean)
     if AHEAD:
         std, slope = std_and_slope(new_rho)
         for sample in range(SAMPLES):
             drawn = new_mean + std * _draw(seed, block, sample, now + 1, stream, PAIRS)
             if REST:
                 drawn = tl.where(inside, drawn, new_mean)
-            tl.store(theta + sample * columns + column, drawn, mask=here)
+            tl.store(theta + sample * pitch + column, drawn, mask=here)

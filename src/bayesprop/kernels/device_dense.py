@@ -1,7 +1,8 @@
 """GPU bodies for stacks of dense layers: forward, loss, backward, and the gradient of all weights.
 
 Launched by `kernels.dense`, which also says what the arguments mean. Weights lie in theta (lanes, columns) as torch has
-them, (outputs, inputs) row by row. What a layer puts out is stored behind its activation; derivatives are read off it.
+them, (outputs, inputs) row by row; lanes lie `pitch` numbers apart. What a layer puts out is stored behind its
+activation; derivatives are read off it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _product(a, b, total, PRECISION: tl.constexpr):
 
 @triton.jit
 def forward_kernel(
-    source, theta, out, rows, inputs, outputs, columns, weight, bias, share,
+    source, theta, out, rows, inputs, outputs, pitch, weight, bias, share,
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -64,7 +65,7 @@ def forward_kernel(
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     source += (lane // share) * rows * inputs
-    theta += lane * columns
+    theta += lane * pitch
     z = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(0, inputs, BK):
         k = start + tl.arange(0, BK)
@@ -85,7 +86,7 @@ def forward_kernel(
 
 @triton.jit
 def backward_kernel(
-    behind, theta, before, out, rows, inputs, outputs, columns, weight,
+    behind, theta, before, out, rows, inputs, outputs, pitch, weight,
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """out = (behind W) * activation'(before): from the gradient behind a layer to the one behind the layer before."""
@@ -93,7 +94,7 @@ def backward_kernel(
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)  # of the layer's inputs
     behind += lane * rows * outputs
-    theta += lane * columns
+    theta += lane * pitch
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(0, outputs, BK):
         k = start + tl.arange(0, BK)
@@ -114,7 +115,7 @@ def backward_kernel(
 
 @triton.jit
 def head_kernel(
-    source, theta, targets, out, out_before, value, rows, inputs, outputs, columns, weight, bias, share, samples, span,
+    source, theta, targets, out, out_before, value, rows, inputs, outputs, pitch, weight, bias, share, samples, span,
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, ALONE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -128,7 +129,7 @@ def head_kernel(
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.arange(0, BN)
     source += (lane // share) * rows * inputs
-    theta += lane * columns
+    theta += lane * pitch
     here = (m < rows)[:, None] & (n < outputs)[None, :]
     z = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(0, inputs, BK):
@@ -201,15 +202,15 @@ def _bias_gradient(d_rows, n, rows, outputs, BM: tl.constexpr):
 
 @triton.jit
 def gradient_kernel(
-    source, work, layers, gradient, columns, rows, samples,
+    source, work, layers, gradient, pitch, rows, samples,
     LAYERS: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """dL/dW of one tile of one layer, for one lane, and with the first tile of a row dL/db.
 
     `layers` (LAYERS, 7): columns of weight and bias (-1: none), inputs, outputs, where in `work` the gradient behind
-    the layer and the layer's source lie, and the layer's first tile. With WIDE, rows of all sources begin at multiples
-    of 16 numbers.
+    the layer and the layer's source lie, and the layer's first tile. With WIDE, rows of all weights and sources begin
+    at multiples of 16 numbers.
     """
     tile = tl.program_id(0)
     lane = tl.program_id(1).to(tl.int64)
@@ -223,6 +224,7 @@ def gradient_kernel(
     d_rows = work + tl.load(layers + 7 * layer + 4) + lane * rows * outputs
     before = tl.load(layers + 7 * layer + 5)
     if WIDE:
+        weight = tl.multiple_of(weight, 16)
         inputs = tl.multiple_of(inputs, 16)
         before = tl.multiple_of(before, 16)
     x_rows = work + before + lane * rows * inputs
@@ -232,7 +234,7 @@ def gradient_kernel(
     across = tl.cdiv(inputs, BK)
     n = (tile // across) * BN + tl.arange(0, BN)
     k = (tile % across) * BK + tl.arange(0, BK)
-    gradient += lane * columns
+    gradient += lane * pitch
     found = _gradient(d_rows, x_rows, n, k, rows, outputs, inputs, PRECISION, BM)
     mask = (n < outputs)[:, None] & (k < inputs)[None, :]
     tl.store(gradient + weight + n[:, None] * inputs + k[None, :], found, mask=mask)

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from bayesprop.kernels.device import interpreted
 
-__all__ = ["finish", "finish_points", "normal_quads", "score", "std_and_slope"]
+__all__ = ["finish", "normal_quads", "score", "std_and_slope"]
 
 
 # One instruction each on NVIDIA's GPUs, good to 2e-7, where numbers below 1.2e-38 count as nothing; the language's own
@@ -182,14 +182,15 @@ def _optimise(value, first, second, at, mask, old, gradient, rate, decay, b1, b2
 @triton.jit
 def finish(
     mean, rho, mean_first, mean_second, rho_first, rho_second,
-    at, mask, weights, mu, rho_old, std, slope, by_mean, by_std, numbers, particle, particles, kl_scale,
-    b1, b2, epsilon, weight_decay, c0, c1, FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr,
+    at, here, spread, weights, mu, rho_old, std, slope, by_mean, by_std, numbers, particle, particles, kl_scale,
+    b1, b2, epsilon, weight_decay, c0, c1,
+    FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, REST: tl.constexpr,
 ):  # fmt: skip
     """Add what is left of the KL's gradient to the gradients by mean and std, and take the optimiser's step.
 
     `numbers` (5, particles) are the step's learning rates of mean and rho, its KL weight and Adam's two corrections.
-    `weights` marks the columns under `mask` to which the family's closed form belongs; latents are not among them.
-    Pointers are those of the particle's own rows. Returns the new mean and rho.
+    `here` marks columns that have a mean, `spread` those that have a rho. With REST not all of them are `weights`, to
+    which the family's closed form belongs. Pointers are those of the particle's own rows. Returns the new mean and rho.
     """
     mean_rate = tl.load(numbers + particle)
     rho_rate = tl.load(numbers + particles + particle)
@@ -198,30 +199,17 @@ def finish(
     k2 = 1.0 / tl.load(numbers + 4 * particles + particle)
     if EXACT:
         exact_mean, exact_std = kl_gradients(mu, std, FAMILY, c0, c1)
-        by_mean += tl.where(weights, kl_weight * exact_mean, 0.0)
-        by_std += tl.where(weights, kl_weight * exact_std, 0.0)
+        by_mean += tl.where(weights, kl_weight * exact_mean, 0.0) if REST else kl_weight * exact_mean
+        by_std += tl.where(weights, kl_weight * exact_std, 0.0) if REST else kl_weight * exact_std
     by_rho = (by_std - kl_weight * _reciprocal(std)) * slope
     decay = 1.0 - mean_rate * weight_decay
     if RULE == "adam":
         mean_rate = mean_rate * k1
         rho_rate = rho_rate * k1
-    new_rho = _optimise(rho, rho_first, rho_second, at, mask, rho_old, by_rho, rho_rate, 1.0, b1, b2, epsilon, k2, RULE)
+    new_rho = _optimise(
+        rho, rho_first, rho_second, at, spread, rho_old, by_rho, rho_rate, 1.0, b1, b2, epsilon, k2, RULE
+    )
     new_mean = _optimise(
-        mean, mean_first, mean_second, at, mask, mu, by_mean, mean_rate, decay, b1, b2, epsilon, k2, RULE
+        mean, mean_first, mean_second, at, here, mu, by_mean, mean_rate, decay, b1, b2, epsilon, k2, RULE
     )
     return new_mean, new_rho
-
-
-@triton.jit
-def finish_points(
-    mean, first, second, at, mask, mu, gradient, numbers, particle, particles, b1, b2, epsilon, weight_decay,
-    RULE: tl.constexpr,
-):  # fmt: skip
-    """The same for columns without a distribution."""
-    rate = tl.load(numbers + particle)
-    k1 = 1.0 / tl.load(numbers + 3 * particles + particle)
-    k2 = 1.0 / tl.load(numbers + 4 * particles + particle)
-    decay = 1.0 - rate * weight_decay
-    if RULE == "adam":
-        rate = rate * k1
-    return _optimise(mean, first, second, at, mask, mu, gradient, rate, decay, b1, b2, epsilon, k2, RULE)

@@ -22,6 +22,7 @@ from bayesprop.inference.method import Info
 from bayesprop.inference.optimizers import SGD, Adam, as_optimizer
 from bayesprop.inference.variational.gradients import prior_score
 from bayesprop.kernels import columns, dense, device
+from bayesprop.kernels.rooms import settle
 from bayesprop.likelihoods import Categorical
 from bayesprop.model import Batch, Model
 from bayesprop.priors.bound import BoundPrior, Vector
@@ -141,6 +142,7 @@ def update(
 
     A `theta` that is given is the sample of this step; it becomes that of the next one.
     """
+    _settle(state)
     step = _tensor(rng.step, state)
     pace = numbers if isinstance(numbers, Tensor) else _on_device(numbers, rng.particles, state.mean.device)
     drawn = _sample(chosen, method, model, state, rng, step) if theta is None else theta
@@ -174,10 +176,17 @@ def run(
 ) -> Iterator[tuple[MeanFieldState, Info]]:
     """Steps in a row: each draws the next one's sample while it has the new means and scales at hand."""
     theta = None
+    _settle(state)
     for batch, rng in places:
         theta = _sample(chosen, method, model, state, rng, _tensor(rng.step, state)) if theta is None else theta
         numbers = method.numbers(batch, rng.step) if batch.numbers is None else batch.numbers
         yield state, update(chosen, method, model, state, batch, rng, numbers, theta=theta)
+
+
+def _settle(state: MeanFieldState) -> None:
+    """Give the state's matrices rows that GPUs read fast; after the first step there is nothing left to do."""
+    state.mean, state.rho = settle(state.mean), settle(state.rho)
+    state.moments = {name: settle(moment) if moment.dim() == 2 else moment for name, moment in state.moments.items()}
 
 
 def _tensor(step: int | Tensor, state: MeanFieldState) -> Tensor:
@@ -240,7 +249,7 @@ def _dense(chosen: Program, model: Model, state: MeanFieldState, batch: Batch, t
     gradient = dense.gradient(stack, inputs, outputs, theta.shape[2], precision)
     if rest is not None:
         gradient[:, model.layout.random :] = rest.flatten(0, 1)
-    return value.reshape(particles, -1), gradient.view_as(theta)
+    return value.reshape(particles, -1), gradient.unflatten(0, theta.shape[:2])
 
 
 def _by_likelihood(model: Model, theta: Tensor, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
