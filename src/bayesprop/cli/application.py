@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 import bayesprop
 from bayesprop.cli.demo import demo
+from bayesprop.cli.reproduce import report, reproduce
 from bayesprop.errors import BayespropError
 
 __all__ = ["Verbs", "application"]
@@ -40,7 +41,8 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-application.command()(demo)
+for _verb in (demo, reproduce, report):
+    application.command()(_verb)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,82 @@
+"""What the command line does with experiments, without the libraries of the command line.
+
+`bayesprop reproduce` and `python -m bayesprop.experiments` both end here. The latter needs torch, numpy, rich and
+safetensors only, for machines that have nothing else: with `--no-page` the record is written, and a page is made from
+it somewhere else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from bayesprop.errors import CheckpointError
+from bayesprop.experiments.listing import find, table
+from bayesprop.experiments.pages import write_page
+from bayesprop.experiments.record import Record, stored_path
+from bayesprop.experiments.running import run
+from bayesprop.report.extras import require
+
+__all__ = ["list_experiments", "reproduce", "show"]
+
+
+def list_experiments(console: Console | None = None) -> None:
+    """Print what there is to reproduce."""
+    (console or Console()).print(table())
+
+
+def default_folder(name: str, scale: str) -> Path:
+    """Where a run is kept if nobody says where."""
+    return Path("runs") / "reproduce" / f"{name}-{scale}"
+
+
+def reproduce(
+    name: str,
+    scale: str,
+    *,
+    folder: Path | None = None,
+    device: str | None = None,
+    seeds: int | None = None,
+    minutes: float | None = None,
+    parts: str = "*",
+    page: bool = True,
+    console: Console | None = None,
+) -> Record:
+    """Run an experiment, or what is missing of it; write `record.json` and, if wanted, `page.html` into its folder."""
+    console = console or Console(stderr=True, highlight=False)
+    experiment = find(name)
+    if page:  # nobody should compute first and be refused afterwards
+        require("the page of an experiment", "jinja2", "matplotlib", extra="report")
+    folder = folder or default_folder(name, scale)
+    record = run(experiment, scale, folder, seeds=seeds, device=device, minutes=minutes, parts=parts, console=console)
+    written = [record.save(folder / "record.json")]
+    if page and record.parts:
+        written.append(write_page(record, folder / "page.html"))
+    for path in written:
+        console.print(f"{path}", soft_wrap=True)
+    return record
+
+
+def show(place: Path | str, *, scale: str | None = None, page: Path | None = None) -> Path:
+    """The page of a run's folder or of a record's file; of a name, that of the records that are kept."""
+    path = Path(place)
+    if not path.exists():
+        path = _kept(str(place), scale)
+    record = Record.load(path)
+    return write_page(record, page or (path / "page.html" if path.is_dir() else path.with_suffix(".html")))
+
+
+def _kept(name: str, scale: str | None) -> Path:
+    """The record of an experiment: of the scale, or of the largest one that was run; here or in the repository."""
+    experiment = find(name)
+    scales = [scale] if scale else list(experiment.scales)[::-1]
+    places = [place for found in scales for place in (default_folder(name, found), stored_path(name, found))]
+    for place in places:
+        if place.exists():
+            return place
+    raise CheckpointError(
+        f"there is no record of {name}" + (f" at scale {scale}" if scale else ""),
+        expected=f"one of {', '.join(map(str, places))}",
+        write=f"bayesprop reproduce {name} --scale {scale or 'smoke'}",
+    )

@@ -1,0 +1,192 @@
+"""A row of a table: one network and one method for several seeds or settings, trained side by side and judged.
+
+The members of a population are settings of `bp.sweep` with no rungs: each is what `fit` would make of it, and on a GPU
+all of them take their steps in one captured graph. Learning curves are scores on the rows for choices; nothing here
+looks at test rows before `judge` is called with them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesprop import metrics
+from bayesprop.data import Data
+from bayesprop.errors import BayespropWarning
+from bayesprop.experiments.experiment import Bench, Unfinished
+from bayesprop.experiments.pictures import Split
+from bayesprop.experiments.record import read_json, write_json
+from bayesprop.inference.method import Method
+from bayesprop.inference.schedules import Constant, Cosine
+from bayesprop.model import Model
+from bayesprop.posteriors import Posterior
+from bayesprop.training import sweep
+from bayesprop.training.evaluation import kl_to_prior
+from bayesprop.training.observers import Event
+
+__all__ = ["Curve", "Population", "best", "dense", "judge", "train"]
+
+SCHEDULES = {"constant": Constant(), "cosine": Cosine()}  # settings of a record are texts and numbers
+
+
+@dataclass(frozen=True)
+class Population:
+    """What became of the members, in the order of their settings.
+
+    `curves[i]` has entries with "epoch", "error", "nll" on the rows for choices and, where there is one, "kl" in nats.
+    """
+
+    settings: tuple[Mapping[str, Any], ...]
+    posteriors: tuple[Posterior, ...]
+    errors: tuple[float, ...]
+    nlls: tuple[float, ...]
+    curves: tuple[tuple[Mapping[str, float], ...], ...]
+    engine: str
+    seconds: float
+    member_steps: int
+    warnings: tuple[str, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """What of it belongs into a record."""
+        return {
+            "validation_error": list(self.errors),
+            "validation_nll": list(self.nlls),
+            "curves": [list(map(dict, curve)) for curve in self.curves],
+            "engine": self.engine,
+            "training_seconds": self.seconds,
+            "member_steps": self.member_steps,
+            "warnings": list(self.warnings),
+        }
+
+
+def dense(*widths: int, dropout: Sequence[float] = ()) -> nn.Sequential:
+    """Linear layers with rectifiers between them; `dropout` are the rates before each layer, 0 for none."""
+    layers: list[nn.Module] = []
+    rates = [*dropout, *[0.0] * (len(widths) - 1 - len(dropout))]
+    for i, (inputs, outputs) in enumerate(zip(widths, widths[1:])):
+        layers += [nn.ReLU()] * (i > 0) + [nn.Dropout(rates[i])] * (rates[i] > 0.0) + [nn.Linear(inputs, outputs)]
+    return nn.Sequential(*layers)
+
+
+def train(
+    bench: Bench,
+    model: Model,
+    split: Split,
+    method: Method,
+    settings: Sequence[Mapping[str, Any]],
+    *,
+    epochs: int,
+    batch_size: int = 128,
+    curve_every: int | None = None,
+    draws: int = 16,
+    name: str = "training",
+) -> Population:
+    """Train all settings to the end, or raise `Unfinished`; the next call of the same part goes on from there.
+
+    A setting is what `bp.sweep` takes, with "seed" in it; "schedule" may be "constant" or "cosine".
+    """
+    split = split.to(bench.device)
+    curve = Curve(bench.folder / f"{name}.curve.json", curve_every or epochs, epochs, split.validation, draws)
+    grid = [{k: SCHEDULES.get(v, v) if k == "schedule" else v for k, v in one.items()} for one in settings]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", BayespropWarning)
+        found = sweep(
+            model,
+            split.train,
+            method,
+            grid,
+            validation=split.validation,
+            epochs=epochs,
+            batch_size=batch_size,
+            rungs=(),
+            winners=len(grid),
+            choose_by="error",
+            draws=draws,
+            device=bench.device,
+            observers=[bench.watch, curve],
+            progress=bench.progress,
+            checkpoint=bench.folder / f"{name}.checkpoint",
+            resume=True,
+        )
+    told = []
+    for warning in caught:
+        if issubclass(warning.category, BayespropWarning):
+            told.append(str(warning.message).splitlines()[0])
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if found.interrupted:
+        steps = sum(row.steps for row in found.rows)
+        raise Unfinished(f"stopped after {found.seconds:.0f} s and {steps:,} steps of all members")
+    order = sorted(zip(found.rows, found.posteriors, strict=True), key=lambda pair: pair[0].number)
+    return Population(
+        settings=tuple(dict(one) for one in settings),
+        posteriors=tuple(posterior for _, posterior in order),
+        errors=tuple(row.scores[-1].error for row, _ in order),
+        nlls=tuple(row.scores[-1].nll for row, _ in order),
+        curves=tuple(tuple(curve.of(row.number)) for row, _ in order),
+        engine=found.best.context.engine,
+        seconds=found.seconds,
+        member_steps=sum(row.steps for row in found.rows),
+        warnings=tuple(dict.fromkeys(told)),
+    )
+
+
+class Curve:
+    """An observer that scores every member each so many epochs, and keeps the scores in a file, so that they survive an
+    interruption with the training's own checkpoint."""
+
+    def __init__(self, path: Path, every: int, epochs: int, data: Data, draws: int) -> None:
+        self.path, self.every, self.epochs, self.data, self.draws = path, every, epochs, data, draws
+        self.points: dict[str, dict[str, Any]] = read_json(path) if path.exists() else {}
+
+    def __call__(self, event: Event) -> None:
+        epoch = event.epoch + 1
+        if event.kind != "epoch" or (epoch % self.every and epoch != self.epochs):
+            return
+        assert event.posterior is not None
+        whole = event.posterior()
+        divergence = kl_to_prior(whole)
+        for place, number in enumerate(event.metrics["members"]):
+            scores = judge([whole.member(place)], self.data, draws=self.draws)
+            point = {"epoch": epoch, "error": scores["error"][0], "nll": scores["nll"][0]}
+            if divergence is not None:
+                point["kl"] = float(divergence[place])
+            self.points.setdefault(str(number), {})[str(epoch)] = point
+        write_json(self.path, self.points)
+
+    def of(self, number: int) -> list[dict[str, float]]:
+        """The scores of one member, in the order of the epochs."""
+        found = self.points.get(str(number), {})
+        return [found[epoch] for epoch in sorted(found, key=int)]
+
+
+@torch.no_grad()
+def judge(posteriors: Sequence[Posterior], data: Data, *, draws: int = 100, seed: int = 0) -> dict[str, list[float]]:
+    """Error, NLL and calibration error of each posterior's predictions, its `draws` averaged as probabilities."""
+    found: dict[str, list[float]] = {"error": [], "nll": [], "calibration_error": []}
+    for posterior in posteriors:
+        prediction = posterior.predict(data.inputs, draws, seed=seed)
+        mean: Tensor = prediction.mean
+        targets = data.targets.to(mean.device)
+        found["error"].append(float(metrics.error(mean, targets)))
+        found["nll"].append(-float(prediction.log_prob(targets).double().mean()))
+        found["calibration_error"].append(float(metrics.expected_calibration_error(mean, targets)))
+    return found
+
+
+def best(population: Population, per_candidate: int) -> tuple[int, list[float]]:
+    """The candidate with the lowest mean validation error, and these means; equal ones are told apart by the NLL.
+
+    The population holds `per_candidate` seeds of the first candidate, then as many of the second, and so on.
+    """
+    groups = range(0, len(population.errors), per_candidate)
+    errors = [statistics.fmean(population.errors[i : i + per_candidate]) for i in groups]
+    nlls = [statistics.fmean(population.nlls[i : i + per_candidate]) for i in groups]
+    return min(range(len(errors)), key=lambda i: (errors[i], nlls[i])), errors

@@ -1,0 +1,108 @@
+"""The parts: a choice for each row, then the row at each width with all its seeds as one population."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bayesprop import likelihoods, priors
+from bayesprop.experiments import pictures, populations
+from bayesprop.experiments.experiment import Bench, Part
+from bayesprop.experiments.table_1.settings import TableSettings
+from bayesprop.inference import MLE, BayesByBackprop
+from bayesprop.inference.method import Method
+from bayesprop.model import Model
+
+__all__ = ["ROWS", "parts", "setup"]
+
+ROWS = {
+    "sgd": "SGD",
+    "dropout": "SGD, dropout",
+    "gaussian": "Bayes by Backprop, Gaussian prior, tempered",
+    "mixture": "Bayes by Backprop, scale mixture prior, tempered",
+    "gaussian-full": "Bayes by Backprop, Gaussian prior, full KL",
+    "mixture-full": "Bayes by Backprop, scale mixture prior, full KL",
+}
+
+
+def parts(settings: TableSettings) -> list[Part]:
+    """Choices first, then widths from the smallest; the rows with the full KL come last."""
+    found = [
+        Part(
+            f"choose-{row}",
+            f"{title}: {len(settings.candidates[row])} candidates",
+            functools.partial(choose, settings, row),
+        )
+        for row, title in ROWS.items()
+    ]
+    full = [row for row in ROWS if row.endswith("-full")]
+    cells = [(row, width) for width in settings.widths for row in ROWS if row not in full]
+    cells += [(row, width) for width in settings.full_widths for row in full]
+    for row, width in cells:
+        run = functools.partial(cell, settings, row, width)
+        found.append(
+            Part(f"{row}-{width}", f"{ROWS[row]}, {width} units, {settings.seeds} seeds", run, (f"choose-{row}",))
+        )
+    return found
+
+
+def setup(settings: TableSettings, row: str, width: int) -> tuple[Model, Method]:
+    """Network, prior and method of a row, before a candidate's values are put in."""
+    rates = settings.dropout if row == "dropout" else ()
+    network = populations.dense(784, width, width, 10, dropout=rates)
+    prior = priors.ScaleMixture() if row.startswith("mixture") else priors.Normal()
+    schedule = populations.SCHEDULES[settings.schedule]
+    model = Model(network, likelihood=likelihoods.Categorical(), prior=prior)
+    if row in ("sgd", "dropout"):
+        return model, MLE(optimizer="sgd", schedule=schedule)
+    return model, BayesByBackprop(initial_rho=settings.initial_rho, schedule=schedule)
+
+
+def load(settings: TableSettings) -> pictures.Split:
+    return pictures.load("mnist", settings.pixels, train=settings.train_rows, held_out=settings.held_out_rows)
+
+
+def choose(settings: TableSettings, row: str, bench: Bench) -> dict[str, Any]:
+    """The candidate with the lowest validation error at the first width."""
+    candidates: Sequence[Mapping[str, Any]] = settings.candidates[row]
+    model, method = setup(settings, row, settings.widths[0])
+    members = [{"seed": 1000 + seed, **one} for one in candidates for seed in range(settings.choice_seeds)]
+    trained = populations.train(
+        bench, model, load(settings), method, members, epochs=settings.choice_epochs, batch_size=settings.batch_size
+    )
+    chosen, errors = populations.best(trained, settings.choice_seeds)
+    return {
+        "chosen": dict(candidates[chosen]),
+        "candidates": list(map(dict, candidates)),
+        "errors": errors,
+        **trained.summary(),
+    }
+
+
+def cell(settings: TableSettings, row: str, width: int, bench: Bench) -> dict[str, Any]:
+    """One cell of the table: the chosen candidate with all seeds, judged by the test rows when it is trained."""
+    model, method = setup(settings, row, width)
+    chosen = bench.results[f"choose-{row}"]["chosen"]
+    split = load(settings)
+    trained = populations.train(
+        bench,
+        model,
+        split,
+        method,
+        [{"seed": seed, **chosen} for seed in range(settings.seeds)],
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        curve_every=settings.curve_every,
+    )
+    test = populations.judge(trained.posteriors, split.test, draws=settings.draws)
+    means = populations.judge([posterior.at_mean() for posterior in trained.posteriors], split.test, draws=1)
+    return {
+        "row": row,
+        "width": width,
+        "weights": model.layout.size,
+        "chosen": chosen,
+        "test": test,
+        "test_of_the_means": means,
+        **trained.summary(),
+    }
