@@ -36,6 +36,13 @@ def test_a_layer_alone_and_layers_without_bias():
     assert stack.layers[0].activation == "tanh"
 
 
+def test_an_activation_that_is_used_twice_counts_twice():
+    shared = nn.Tanh()
+    stack = found(nn.Sequential(nn.Linear(3, 4), shared, nn.Linear(4, 4), shared, nn.Linear(4, 2)))
+    assert not isinstance(stack, str)
+    assert [layer.activation for layer in stack.layers] == ["tanh", "tanh", "identity"]
+
+
 class Subclass(nn.Linear):
     """Not what it looks like."""
 

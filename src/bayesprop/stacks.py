@@ -52,7 +52,8 @@ def find_stack(network: nn.Module, layout: Layout) -> Stack | str:
 def _leaves(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     """The modules that do something, in the order in which data meet them; each by its name."""
     if type(module) is nn.Sequential and not _is_watched(module):
-        for key, child in module.named_children():
+        for key, child in module._modules.items():  # named_children leaves out what it has seen: a shared activation
+            assert child is not None
             yield from _leaves(child, f"{name}.{key}" if name else key)
     else:
         yield name, module
