@@ -2,6 +2,7 @@
 
 from bayesprop.inference.averaging import SWAG
 from bayesprop.inference.ensembles import DeepEnsemble, PriorFunction
+from bayesprop.inference.kernels import NNGP, Erf
 from bayesprop.inference.laplace import Laplace
 from bayesprop.inference.listing import methods
 from bayesprop.inference.mcmc import HMC
@@ -16,6 +17,7 @@ __all__ = [
     "HMC",
     "MAP",
     "MLE",
+    "NNGP",
     "PSGLD",
     "SGD",
     "SGHMC",

@@ -1,0 +1,6 @@
+"""Methods whose posterior is a Gaussian process: beliefs about functions."""
+
+from bayesprop.inference.kernels.infinite_width import NNGP
+from bayesprop.posteriors.dual_activations import Erf
+
+__all__ = ["NNGP", "Erf"]
