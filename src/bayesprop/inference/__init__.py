@@ -30,6 +30,7 @@ __all__ = [
     "Cosine",
     "Cyclical",
     "DeepEnsemble",
+    "Erf",
     "Info",
     "Laplace",
     "Method",
