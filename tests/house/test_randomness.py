@@ -17,6 +17,7 @@ ALLOWED = {
     ("src/bayesprop/likelihoods/student_t.py", "torch.distributions"): (1, _UNDER_QUARANTINE),
     ("src/bayesprop/inspection.py", "torch.default_generator.get_state"): (1, _LOOKS_ONLY),
     ("src/bayesprop/inspection.py", "torch.cuda.get_rng_state"): (1, _LOOKS_ONLY),
+    ("src/bayesprop/training/capture.py", "torch.default_generator.get_state"): (2, _LOOKS_ONLY),
     ("src/bayesprop/testing/method_suite.py", "torch.get_rng_state"): (
         2,
         "the exam looks whether a method left it alone",
@@ -103,7 +104,7 @@ def test_nothing_draws_from_a_global_generator(sources):
 
 
 def test_every_exception_has_a_reason():
-    assert len(ALLOWED) == 12
+    assert len(ALLOWED) == 13
     assert all(count > 0 and len(reason.split()) > 2 for count, reason in ALLOWED.values())
 
 

@@ -170,6 +170,40 @@ def test_a_loss_that_is_not_finite_is_dated(setting):
     assert bool(made.now.total[0].isfinite())
 
 
+def test_a_network_that_draws_by_itself(setting):
+    """Its noise depends on the place in the training: the same again, with an interruption too, and other noise in each
+    graph; the user's generator is left alone."""
+    user = torch.random.get_rng_state()
+    whole, parts, plain = setting("dropout"), setting("dropout"), setting("dropout")
+    train(whole.captured(), whole.now, 2)
+    first = parts.captured()
+    train(first, parts.now, 1, leave_after=16)
+    train(parts.captured(), parts.now, 2)  # the rest of this epoch, and the next one
+    assert_same(whole.now, parts.now)
+    train(OneByOne(*plain.arguments(), "plain"), plain.now, 2)
+    assert not torch.equal(plain.now.state.mean, whole.now.state.mean), "torch's generator is seeded once a graph"
+    assert torch.equal(user, torch.random.get_rng_state())
+
+
+def test_noise_is_another_one_in_each_graph(setting, monkeypatch):
+    made = setting("dropout")
+    seeds: list[int] = []
+    quarantine = capture.rng.quarantine
+    monkeypatch.setattr(capture.rng, "quarantine", lambda seed, device: seeds.append(seed) or quarantine(seed, device))
+    train(made.captured(), made.now, 2)
+    graphs = seeds[-4:]  # two epochs of 24 steps, 16 and 8 of them in a graph
+    assert len(set(graphs)) == 4
+    assert graphs[0] == made.seeds.at(0).integer(capture.rng.Stream.GLOBAL)
+    assert graphs[1] == made.seeds.at(16).integer(capture.rng.Stream.GLOBAL)
+
+
+def test_draws_on_the_host_are_seen():
+    """A network that tosses a coin on the host to decide what to do would repeat the decision of the first time."""
+    with torch.random.fork_rng():
+        assert capture.draws_on_host(lambda: torch.rand(()))
+    assert not capture.draws_on_host(lambda: torch.ones(2).sum())
+
+
 def test_what_cannot_be_captured_is_said(setting, model, method, pair):
     made = setting()
     if made.model.device.type == "cpu":
@@ -190,13 +224,13 @@ class Elsewhere:
 
 def test_streams_and_foreign_noise_are_known_before_trying(setting, model, method, pair, monkeypatch):
     monkeypatch.setattr(capture.device, "available", lambda device: True)
-    plain, noisy = setting(), setting("dropout")
+    plain = setting()
 
     def asked(of: Setting, source: Source | None = None) -> str:
         return capture.obstacle(Elsewhere(of.model), of.method, source or of.source)  # type: ignore[arg-type]
 
     assert asked(plain) == ""
-    assert asked(noisy) == "the network draws from torch's generator"
+    assert asked(setting("dropout")) == "", "a generator on the device can be captured"
     assert asked(setting(optimizer=torch.optim.RMSprop)) == "torch's RMSprop is told its rate by the host"
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*pair()), batch_size=4)
     source = Source(Stream(loader), plain.model, batch_size=4, epochs=1, rng=plain.seeds)

@@ -3,17 +3,19 @@
 The data, their order of this epoch, the numbers of every step (learning rates, KL weights) and the clock lie on the
 device. A graph holds up to `RUN` steps, each at its own offset from the clock, and the last thing in the graph moves
 the clock on. What can be done for many steps at once, such as gathering rows, is done so. Steps are those of
-`OneByOne`, with the same noise and the same batches, to float tolerance.
+`OneByOne`, with the same noise and the same batches, to float tolerance. Only a network that draws its own numbers,
+such as one with dropout, draws other ones: torch's generator is seeded once for each graph, by its first step, and not
+for every step.
 
 What cannot be captured is told by `obstacle` before the attempt or by the attempt itself: a network that draws from
-torch's generator, or one that looks at its numbers to decide what to do next.
+the host's generator, or one that looks at its numbers to decide what to do next.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -28,7 +30,7 @@ from bayesprop.training.checkpoint import Progress
 from bayesprop.training.source import Source
 from bayesprop.training.stepping import OneByOne, Precision, Stepper
 
-__all__ = ["Captured", "obstacle", "stepper"]
+__all__ = ["Captured", "draws_on_host", "obstacle", "stepper"]
 
 RUN = 16  # steps in a graph: the launch of one costs as much as a step of a small network
 GATHERED = 1 << 26  # bytes of minibatches that are gathered at once, unless one of them is larger
@@ -55,11 +57,16 @@ def obstacle(model: Model, method: Method, source: Source) -> str:
         return device.status(model.device)
     if not isinstance(source.data, Data):
         return "a stream brings its batches from outside"
-    if model.draws_globally:
-        return "the network draws from torch's generator"
     if source.drawn is not None:
         return "each particle has rows of its own"
     return method.looks_at_host
+
+
+def draws_on_host(steps: Callable[[], None]) -> bool:
+    """Take steps, and say whether they drew from torch's generator of the CPU."""
+    before = torch.default_generator.get_state()
+    steps()
+    return not torch.equal(before, torch.default_generator.get_state())
 
 
 @contextlib.contextmanager
@@ -106,6 +113,7 @@ class Captured:
             self.order = torch.zeros(particles, self.count * self.rows, dtype=torch.int64, device=here)
         self._room = self._make_room()
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._host_seeds = rng.Rng(seeds.seeds.cpu()) if model.draws_globally else None
         self._epoch = -1
         self._ahead: tuple[int, Tensor] | None = None
         self.description = "step by step"
@@ -206,10 +214,13 @@ class Captured:
             if self.graphs:
                 side = torch.cuda.Stream(self.model.device)
                 side.wait_stream(torch.cuda.current_stream(self.model.device))
-                with torch.cuda.stream(side):
-                    self._take(now, min(2, length))
-                torch.cuda.current_stream(self.model.device).wait_stream(side)
-                self._graph(now, length)
+                with self._own_generator(now.step):
+                    with torch.cuda.stream(side):
+                        drew = draws_on_host(lambda: self._take(now, min(2, length)))
+                    torch.cuda.current_stream(self.model.device).wait_stream(side)
+                    if drew:  # and so may have decided something that a graph would repeat for ever
+                        return "the network draws from the host's generator"
+                    self._graph(now, length)
         except Exception as error:  # whatever it is, the plain path is right
             return f"the step cannot be captured: {(str(error).splitlines() or [type(error).__name__])[0]}"
         finally:
@@ -219,6 +230,15 @@ class Captured:
                 tensor.copy_(before)
         self.description = f"{length} steps in a CUDA graph; {self._body()}"
         return ""
+
+    def _own_generator(self, step: int) -> contextlib.AbstractContextManager[None]:
+        """Torch's generators seeded for the graph that begins with this step, if the network draws from them.
+
+        The seed is worked out on the host, so that nobody waits for the device.
+        """
+        if self._host_seeds is None:
+            return contextlib.nullcontext()
+        return rng.quarantine(self._host_seeds.at(step).integer(rng.Stream.GLOBAL), self.model.device)
 
     def _body(self) -> str:
         explain = getattr(self.method, "explain", None)
@@ -238,10 +258,14 @@ class Captured:
         self.clock.copy_(torch.tensor([now.step, now.index]))
         while now.index < self.count:
             length = min(RUN, self.count - now.index)
-            if self.graphs:
-                self._graph(now, length).replay()
-            else:
-                self._take(now, length)
+            if self.graphs and length not in self._graphs:
+                with self._own_generator(now.step):
+                    self._graph(now, length)
+            with self._own_generator(now.step):
+                if self.graphs:
+                    self._graphs[length].replay()
+                else:
+                    self._take(now, length)
             now.step, now.index = now.step + length, now.index + length
             if now.index == self.count and now.epoch + 1 < self.source.epochs:
                 self._numbers_of(now.epoch + 1)  # while the device is busy
