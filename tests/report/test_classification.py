@@ -41,7 +41,7 @@ def test_a_whole_page(evaluation, parsed):
     assert [section.title for section in sections] == TITLES
     text = render(sections, title="Page")
     root = parsed(text)
-    assert len([element for element in root.iter() if element.get("class") == "plot"]) == 7
+    assert len([element for element in root.iter() if element.get("class") == "plot"]) == 8
     assert len(list(root.iter("table"))) == 4
     assert len(list(root.iter("ul"))) == 5
     assert "<script" not in text
@@ -155,7 +155,7 @@ def test_the_worst_of_many_classes_are_listed():
     weights[0, 30:] = 1.0
     posterior = delta(nn.Linear(40, 40), likelihoods.Categorical(), [*(20 * weights).flatten().tolist(), *[0.0] * 40])
     evaluation = evaluate(posterior, (torch.eye(40), torch.arange(40)), draws=1)
-    (table,) = class_sections(evaluation)[-2].blocks
+    (table,) = class_sections(evaluation)[-3].blocks
     assert len(table.rows) == 30
     assert [row[0] for row in table.rows[:10]] == [str(i) for i in range(30, 40)]
     assert {row[5] for row in table.rows[:10]} == {"0 (1)"}

@@ -79,3 +79,19 @@ def test_a_missing_library_is_named_before_anything_is_computed(monkeypatch, tmp
         '  write: pip install "bayesprop[report]"',
     ]
     assert not list(tmp_path.iterdir())
+
+
+def test_pruning_and_figures_are_added(class_posterior, blobs, tmp_path, parsed):
+    scores = bp.decisions.pruning_curve(class_posterior, blobs, (0.0, 0.5, 0.9), draws=5)
+    path = bp.report.write(class_posterior, blobs, tmp_path / "page.html", pruning=scores, figures=tmp_path / "figures")
+    assert headings(parsed(path.read_text(encoding="utf-8")), "h2")[-2:] == ["What can be pruned", "How it was made"]
+    drawn = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert len(drawn) == 18
+    assert drawn[-2:] == ["09-pruning.png", "09-pruning.svg"]
+
+
+def test_what_pruning_costs_quantities_is_no_share(line, points):
+    scores = bp.decisions.pruning_curve(line, points, (0.0, 0.5), by=("magnitude",), draws=5)
+    section = page_sections(line, points, draws=2, pruning=scores)[-2]
+    assert section.title == "What can be pruned"
+    assert section.blocks[1].header[3] == "RMSE of the means"

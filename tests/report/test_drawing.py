@@ -151,3 +151,23 @@ def test_what_is_no_picture_is_refused(shape):
         f"  received: shape {shape}",
         "  expected: (height, width) or (height, width, 3)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "columns"),
+    [
+        (["short", "words", "only"], 3),
+        (["signal to noise, means", "signal to noise, draws", "magnitude, means", "magnitude, draws"], 2),
+        (["a very long name of something that was measured", "and another one of those"], 1),
+    ],
+)
+def test_a_legend_has_as_many_columns_as_fit(labels, columns):
+    with style():
+        figure, (axes,) = canvas()
+        for label in labels:
+            axes.plot([0, 1], [0, 1], label=label)
+        legend(axes)
+        figure.canvas.draw()
+        made = axes.get_legend()
+        assert made._ncols == columns
+        assert made.get_window_extent().width < figure.bbox.width

@@ -10,9 +10,11 @@ from bayesprop.report.classification import class_sections
 from bayesprop.report.document import page_sections, write
 from bayesprop.report.drawing import to_png
 from bayesprop.report.evaluation import Evaluation, evaluate
+from bayesprop.report.figure_files import save_figures
 from bayesprop.report.page import render, save
 from bayesprop.report.regression import regression_sections
 from bayesprop.report.regression_evaluation import RegressionEvaluation, evaluate_regression
+from bayesprop.report.weights import pruning_section, weights_section
 
 __all__ = [
     "Evaluation",
@@ -28,9 +30,12 @@ __all__ = [
     "evaluate",
     "evaluate_regression",
     "page_sections",
+    "pruning_section",
     "regression_sections",
     "render",
     "save",
+    "save_figures",
     "to_png",
+    "weights_section",
     "write",
 ]

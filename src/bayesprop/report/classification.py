@@ -18,7 +18,8 @@ from bayesprop.report.blocks import Block, Headline, Number, Plot, Section, Tabl
 from bayesprop.report.evaluation import Evaluation, separation
 from bayesprop.report.figures import reliability_diagram, risk_coverage_curve, uncertainty_histogram, wilson_interval
 from bayesprop.report.pictures import as_pictures, find_shape, gallery
-from bayesprop.report.shared import percent_text, provenance_section, training_section, weights_section
+from bayesprop.report.shared import percent_text, provenance_section, training_section
+from bayesprop.report.weights import weights_section
 
 __all__ = ["class_sections", "headline"]
 

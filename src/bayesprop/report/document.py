@@ -18,9 +18,11 @@ from bayesprop.report.blocks import Section
 from bayesprop.report.classification import class_sections
 from bayesprop.report.evaluation import evaluate, rows_of
 from bayesprop.report.extras import require
+from bayesprop.report.figure_files import save_figures
 from bayesprop.report.page import save
 from bayesprop.report.regression import regression_sections
 from bayesprop.report.regression_evaluation import evaluate_regression
+from bayesprop.report.weights import Pruned, pruning_section
 
 __all__ = ["page_sections", "subtitle", "write"]
 
@@ -32,6 +34,8 @@ def write(
     *,
     foreign: Mapping[str, Any] | None = None,
     picture_shape: Sequence[int] | None = None,
+    pruning: Sequence[Pruned] | None = None,
+    figures: str | os.PathLike[str] | None = None,
     title: str = "",
     draws: int = 100,
     seed: int = 0,
@@ -43,10 +47,16 @@ def write(
             training has not seen.
         foreign: for classes: inputs that belong to none of them, by the name of their kind.
         picture_shape: shape of one input as a picture, if it is not found out by itself.
+        pruning: what `bp.decisions.pruning_curve(posterior, data)` found, to be shown.
+        figures: a folder for the figures as files of their own, SVG and PNG.
         draws, seed: how many draws of the weights predict, and which ones.
     """
     require("a report", "jinja2", "matplotlib", extra="report")
-    sections = page_sections(posterior, data, foreign=foreign, picture_shape=picture_shape, draws=draws, seed=seed)
+    sections = page_sections(
+        posterior, data, foreign=foreign, picture_shape=picture_shape, pruning=pruning, draws=draws, seed=seed
+    )
+    if figures is not None:
+        save_figures(sections, figures)
     return save(sections, path, title=title or _title(posterior), subtitle=subtitle(posterior, len(rows_of(data))))
 
 
@@ -56,10 +66,16 @@ def page_sections(
     *,
     foreign: Mapping[str, Any] | None = None,
     picture_shape: Sequence[int] | None = None,
+    pruning: Sequence[Pruned] | None = None,
     draws: int = 100,
     seed: int = 0,
 ) -> list[Section]:
     """The sections of that page, to leave out some and to add others; `report.save` makes a page of them."""
+    if pruning:
+        score, shares = ("error", True) if posterior.model.likelihood.task == "classification" else ("RMSE", False)
+        further = pruning_section(pruning, score=score, shares=shares)
+        found = page_sections(posterior, data, foreign=foreign, picture_shape=picture_shape, draws=draws, seed=seed)
+        return [*found[:-1], further, found[-1]]
     if posterior.model.likelihood.task == "classification":
         evaluation = evaluate(posterior, data, foreign=foreign, draws=draws, seed=seed)
         return class_sections(evaluation, picture_shape=picture_shape)

@@ -98,10 +98,20 @@ def canvas(heights: Sequence[float] = (1.0,), *, height: float = 3.5) -> tuple[F
 
 def legend(axes: Axes) -> None:
     """Above the axes, where it covers nothing; text as it is, without formulas."""
-    made = axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, frameon=False, borderpad=0.2)
+    columns = _columns([str(name) for name in axes.get_legend_handles_labels()[1]])
+    made = axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, frameon=False, borderpad=0.2)
     for text in made.get_texts():
         text.set_parse_math(False)
         text.set_color(PALETTE["ink"][0])
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """As many columns as a figure has room for: about 64 characters in a line, six of them for each handle."""
+    for columns in (3, 2):
+        widths = [max(map(len, part)) for part in np.array_split(labels, columns) if len(part)]
+        if sum(widths) + 6 * len(widths) <= 64:
+            return columns
+    return 1
 
 
 def thousands(axis: Any) -> None:

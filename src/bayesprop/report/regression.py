@@ -20,7 +20,8 @@ from bayesprop.report.quantity_figures import (
     target_plot,
 )
 from bayesprop.report.regression_evaluation import RegressionEvaluation
-from bayesprop.report.shared import percent_text, provenance_section, training_section, weights_section
+from bayesprop.report.shared import percent_text, provenance_section, training_section
+from bayesprop.report.weights import weights_section
 
 __all__ = ["coverage_headline", "headline", "regression_sections"]
 

@@ -1,4 +1,4 @@
-"""Sections that every page has: how the training went, what the weights know, and how to make the run again."""
+"""Sections that every page has: how the training went, and how to make the run again."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from bayesprop.posteriors import Posterior
 from bayesprop.report.blocks import Block, Plot, Section, Table
-from bayesprop.report.figures import learning_curve, signal_to_noise_histogram, validation_curve
+from bayesprop.report.figures import learning_curve, validation_curve
 from bayesprop.report.provenance import run_table
 
-__all__ = ["percent_text", "provenance_section", "signal_to_noise", "training_section", "weights_section"]
-
-BLOCKS = 30  # rows of the table of weights; a network with more of them is shown by its noisiest
+__all__ = ["percent_text", "provenance_section", "training_section"]
 
 
 def percent_text(share: float, digits: int = 1) -> str:
@@ -80,57 +77,6 @@ def _end_table(posterior: Posterior, last: Mapping[str, Any]) -> Table:
         found.append(("KL for each row", f"{last['kl'] / max(1, rows):.3g} nats"))
         found.append(("KL for each weight", f"{last['kl'] / max(1, weights):.3g} nats"))
     return Table(("at the end", ""), found, title="In numbers", numeric=(1,), beside=True)
-
-
-def signal_to_noise(posterior: Posterior) -> dict[str, Tensor]:
-    """|mean| / std of the random weights by name, as vectors; weights without a spread are left out."""
-    if "moments" not in posterior.capabilities:
-        return {}
-    found = {}
-    for block in posterior.model.layout.of_kind("random"):
-        mean, std = posterior.mean(block.name).double().reshape(-1), posterior.std(block.name).double().reshape(-1)
-        spread = std > 0
-        if bool(spread.any()):
-            found[block.name] = (mean[spread].abs() / std[spread]).cpu()
-    return found
-
-
-def weights_section(posterior: Posterior) -> Section | None:
-    """Signal to noise of the weights, all together and by parameter; None if the posterior has no moments."""
-    ratios = signal_to_noise(posterior)
-    if not ratios:
-        return None
-    everything = torch.cat(list(ratios.values()))
-    below = (everything < 1).double().mean().item()
-    rows = [
-        (
-            name,
-            "×".join(map(str, posterior.model.layout.block(name).shape)) or "1",
-            f"{ratio.numel():,}",
-            f"{ratio.median().item():.2g}",
-            percent_text((ratio < 1).double().mean().item(), 0),
-        )
-        for name, ratio in sorted(ratios.items(), key=lambda item: item[1].median().item())[:BLOCKS]
-    ]
-    left_out = f" The {BLOCKS} noisiest of {len(ratios)} parameters." if len(ratios) > BLOCKS else ""
-    if not left_out:
-        order = list(ratios)
-        rows.sort(key=lambda row: order.index(row[0]))
-    plot = Plot(
-        "Signal to noise of the weights",
-        signal_to_noise_histogram(everything),
-        f"|mean| / standard deviation of {everything.numel():,} weights. To the left of the dashed line "
-        f"({percent_text(below, 0)} of them) a weight could as well be zero: such weights can often be pruned.",
-    )
-    table = Table(
-        ("parameter", "shape", "weights", "median", "below\N{NO-BREAK SPACE}1"),
-        rows,
-        title="By parameter",
-        caption=f"Median of the signal to noise, and the share of weights where it is below 1.{left_out}",
-        numeric=(2, 3, 4),
-        beside=True,
-    )
-    return Section("What the weights know", [plot, table])
 
 
 def provenance_section(posterior: Posterior, further: Mapping[str, Any] | None = None) -> Section:
