@@ -91,3 +91,13 @@ def small_network(inputs: int = 3, outputs: int = 1, dtype: torch.dtype = torch.
         for index, parameter in enumerate(network.parameters()):
             parameter.copy_(0.5 * normal(*parameter.shape, seed=20 + index))
     return network
+
+
+def run_to_the_end(problem: Any, method: Any, steps: int, *, seed: int = 0, particles: int = 1) -> Any:
+    """The posterior after so many steps on all rows, without what `fit` reports in between."""
+    rng = Rng.create(seed, particles)
+    state = method.init(problem.model, rng)
+    for step in range(steps):
+        batch = problem.batch(particles, epochs=steps, epoch=step, progress=step / steps)
+        state, _ = method.update(problem.model, state, batch, rng.at(step))
+    return method.posterior(problem.model, state)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bayesprop import likelihoods, priors
-from bayesprop.inference.oracle import joint_gradient, likelihood_gradient, prior_score
+from bayesprop.inference.oracle import draws_gradient, joint_gradient, likelihood_gradient, prior_score
 
 from .conftest import Problem, normal, small_network
 
@@ -82,3 +82,13 @@ def test_the_score_of_a_learnt_noise_alone():
     random = made.model.layout.random
     assert torch.count_nonzero(alone[:, :random]).item() == 0
     torch.testing.assert_close(alone[:, random:], whole[:, random:], rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("draws", [1, 4])
+def test_several_draws_are_that_many_particles(draws):
+    made = CASES["noise"]()
+    theta = torch.stack([made.state(2, seed=k).mean for k in range(draws)], dim=1)
+    value, gradient = draws_gradient(made.model, theta, {}, made.batch(2))
+    for k in range(draws):
+        expected = likelihood_gradient(made.model, theta[:, k], {}, made.batch(2))
+        torch.testing.assert_close((value[:, k], gradient[:, k]), expected, rtol=1e-10, atol=1e-12)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bayesprop.model import Batch, Model
 
-__all__ = ["joint_gradient", "likelihood_gradient", "prior_score"]
+__all__ = ["draws_gradient", "joint_gradient", "likelihood_gradient", "prior_score"]
 
 
 def likelihood_gradient(model: Model, theta: Tensor, buffers: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
@@ -46,6 +46,18 @@ def joint_gradient(model: Model, theta: Tensor, buffers: dict[str, Tensor], batc
     width = model.layout.latent
     gradient[:, :width] += prior_score(model, theta[:, :width])
     return value, gradient
+
+
+def draws_gradient(model: Model, theta: Tensor, buffers: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
+    """`likelihood_gradient` for several draws: theta (particles, draws, columns), the value (particles, draws)."""
+    if theta.shape[1] == 1:
+        value, gradient = likelihood_gradient(model, theta[:, 0], buffers, batch)
+        return value[:, None], gradient[:, None]
+    scale, leaf = batch.num_data / batch.rows, theta.detach().requires_grad_(True)
+    with torch.enable_grad():
+        value = model.log_likelihood(leaf, buffers, batch)
+        (gradient,) = torch.autograd.grad(value.sum(), leaf, materialize_grads=True)
+    return value.detach() * scale, gradient * scale
 
 
 def prior_score(model: Model, theta: Tensor, *, skip_weights: bool = False) -> Tensor:

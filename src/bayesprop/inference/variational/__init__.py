@@ -1,5 +1,7 @@
 """Variational inference: a tractable family, brought as near to the posterior as its ELBO says."""
 
+from bayesprop.inference.variational.advi import ADVI
 from bayesprop.inference.variational.bayes_by_backprop import BayesByBackprop
+from bayesprop.inference.variational.ivon import IVON
 
-__all__ = ["BayesByBackprop"]
+__all__ = ["ADVI", "IVON", "BayesByBackprop"]

@@ -8,7 +8,7 @@ activations, the network is differentiated with respect to mean and std, which i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,20 +16,33 @@ from torch.nn.functional import softplus
 
 from bayesprop.inference.oracle import prior_score
 from bayesprop.model import Batch, Model
-from bayesprop.random_weights import NoiseSource, SharedWeights, randomize
+from bayesprop.random_weights import Estimator, NoiseSource, SharedWeights, randomize
 from bayesprop.rng import Rng, Stream
 
 if TYPE_CHECKING:
-    from bayesprop.inference.variational.bayes_by_backprop import BayesByBackprop, MeanFieldState
+    from bayesprop.inference.variational.bayes_by_backprop import MeanFieldState
 
-__all__ = ["Gradients", "elbo_gradients", "has_closed_form", "prior_score", "scales"]
+__all__ = ["Gradients", "Sampling", "elbo_gradients", "has_closed_form", "moment_gradients", "prior_score", "scales"]
 
 LOWEST = -80.0  # of rho: float32 holds std = 1.8e-35 and its inverse, which below -88 it would not
 
 
+class Sampling(Protocol):
+    """What a method says of how the ELBO is estimated; see `BayesByBackprop`."""
+
+    @property
+    def estimator(self) -> Estimator: ...
+
+    @property
+    def kl(self) -> str: ...
+
+    @property
+    def stick_the_landing(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Gradients:
-    """Gradients of the loss (1) with respect to mean and rho; the log-likelihood estimate for the full data."""
+    """Gradients of the loss (1) by mean and rho (or std); the log-likelihood estimate for the full data."""
 
     by_name: dict[str, Tensor]
     log_likelihood: Tensor
@@ -50,7 +63,7 @@ def scales(rho: Tensor) -> tuple[Tensor, Tensor]:
     return softplus(rho), torch.sigmoid(rho)
 
 
-def _draw_noise(method: BayesByBackprop, rng: Rng, width: int, dtype: torch.dtype) -> Tensor:
+def _draw_noise(method: Sampling, rng: Rng, width: int, dtype: torch.dtype) -> Tensor:
     """eps (particles, samples, columns); antithetic pairs are eps and -eps."""
     samples = method.estimator.samples
     if isinstance(method.estimator, SharedWeights) and method.estimator.antithetic:
@@ -60,35 +73,49 @@ def _draw_noise(method: BayesByBackprop, rng: Rng, width: int, dtype: torch.dtyp
 
 
 def elbo_gradients(
-    method: BayesByBackprop, model: Model, state: MeanFieldState, batch: Batch, rng: Rng, kl_weight: float | Tensor
+    method: Sampling, model: Model, state: MeanFieldState, batch: Batch, rng: Rng, kl_weight: float | Tensor
 ) -> Gradients:
     """Equations (1), (3) and (4) of `bayes_by_backprop`, for all particles and samples at once."""
-    width = state.rho.shape[1]
     std, slope = scales(state.rho)
-    noise = _draw_noise(method, rng, width, state.mean.dtype)
-    random = state.mean[:, None, :width] + std[:, None] * noise
-    theta = torch.cat((random, state.mean[:, None, width:].expand(-1, noise.shape[1], -1)), dim=-1)
+    found = moment_gradients(method, model, state.mean, std, state.buffers, batch, rng, kl_weight)
+    return Gradients({"mean": found.by_name["mean"], "rho": found.by_name["std"] * slope}, found.log_likelihood)
+
+
+def moment_gradients(
+    method: Sampling,
+    model: Model,
+    mean: Tensor,
+    std: Tensor,
+    buffers: dict[str, Tensor],
+    batch: Batch,
+    rng: Rng,
+    kl_weight: float | Tensor,
+) -> Gradients:
+    """The same by mean (particles, columns) and by std (particles, columns with a distribution) themselves."""
+    width = std.shape[1]
+    noise = _draw_noise(method, rng, width, mean.dtype)
+    random = mean[:, None, :width] + std[:, None] * noise
+    theta = torch.cat((random, mean[:, None, width:].expand(-1, noise.shape[1], -1)), dim=-1)
     if isinstance(method.estimator, SharedWeights):
-        value, mean_gradient, std_gradient = _through_weights(model, state, theta, noise, batch)
+        value, mean_gradient, std_gradient = _through_weights(model, buffers, theta, noise, batch)
     else:
-        value, mean_gradient, std_gradient = _through_activations(method, model, state, std, noise, batch, rng)
+        value, mean_gradient, std_gradient = _through_activations(method, model, mean, buffers, std, noise, batch, rng)
     share = -1.0 / batch.rows  # of (1): -(N / n) / N
     mean_gradient, std_gradient = mean_gradient * share, std_gradient * share
     weight = kl_weight.to(std).reshape(-1, 1) if isinstance(kl_weight, Tensor) else kl_weight
-    kl_mean, kl_std = _kl_gradients(method, model, state.mean[:, :width], std, random, noise)
+    kl_mean, kl_std = _kl_gradients(method, model, mean[:, :width], std, random, noise)
     mean_gradient[:, :width] += weight / batch.num_data * kl_mean
     std_gradient += weight / batch.num_data * kl_std
-    by_name = {"mean": mean_gradient, "rho": std_gradient * slope}
-    return Gradients(by_name, value * (batch.num_data / batch.rows))
+    return Gradients({"mean": mean_gradient, "std": std_gradient}, value * (batch.num_data / batch.rows))
 
 
 def _through_weights(
-    model: Model, state: MeanFieldState, theta: Tensor, noise: Tensor, batch: Batch
+    model: Model, buffers: dict[str, Tensor], theta: Tensor, noise: Tensor, batch: Batch
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean over the samples of log p(batch | w) and its gradients with respect to mean and std."""
     theta = theta.detach().requires_grad_(True)
     with torch.enable_grad():
-        value = model.log_likelihood(theta, state.buffers, batch)
+        value = model.log_likelihood(theta, buffers, batch)
         (gradient,) = torch.autograd.grad(value.sum(), theta)
     samples = theta.shape[1]
     if samples == 1:
@@ -97,12 +124,19 @@ def _through_weights(
 
 
 def _through_activations(
-    method: BayesByBackprop, model: Model, state: MeanFieldState, std: Tensor, noise: Tensor, batch: Batch, rng: Rng
+    method: Sampling,
+    model: Model,
+    mean: Tensor,
+    buffers: dict[str, Tensor],
+    std: Tensor,
+    noise: Tensor,
+    batch: Batch,
+    rng: Rng,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same for an estimator whose noise is drawn where the weights are used. Latents are sampled as columns."""
     particles, samples, width = noise.shape
     plan = model.plan(method.estimator)
-    mean, std = state.mean.detach().requires_grad_(True), std.detach().requires_grad_(True)
+    mean, std = mean.detach().requires_grad_(True), std.detach().requires_grad_(True)
     layout, bound = model.layout, model.bound_prior
     with torch.enable_grad():
         centre = mean[:, None].expand(-1, samples, -1)
@@ -122,19 +156,17 @@ def _through_activations(
         noises = layout.unflatten(torch.nn.functional.pad(noise, (0, layout.size - width)), ("random",))
         values = model.latent_values(torch.cat((columns, points), dim=-1))
 
-        def lane(
-            m: Any, s: Any, e: Any, latent: Any, buffers: Any, key: Tensor, inputs: Any, targets: Tensor
-        ) -> Tensor:
+        def lane(m: Any, s: Any, e: Any, latent: Any, held: Any, key: Tensor, inputs: Any, targets: Tensor) -> Tensor:
             source = NoiseSource(key, rng.step)
             randomized = randomize(plan, method.estimator, {n: m[n] for n in s}, s, e, source)
             weights = {**{n: t for n, t in m.items() if n not in s}, **randomized}
-            return model.batch_log_likelihood(weights, latent, buffers, inputs, targets)
+            return model.batch_log_likelihood(weights, latent, held, inputs, targets)
 
-        buffers = model.spread_buffers(state.buffers, samples)
-        arguments = (means, spreads, noises, values, buffers, rng.keys(samples), batch.inputs, batch.targets)
+        copies = model.spread_buffers(buffers, samples)
+        arguments = (means, spreads, noises, values, copies, rng.keys(samples), batch.inputs, batch.targets)
         tags = ("PS", "PS", "PS", "PS", "PS", "PS", "P", "P")
         value = model.over_lanes(lane, arguments, tags, particles, samples)
-        model.gather_buffers(state.buffers, buffers)
+        model.gather_buffers(buffers, copies)
         mean_gradient, std_gradient = torch.autograd.grad(value.sum(), (mean, std), allow_unused=True)
     zero = torch.zeros_like
     mean_gradient = zero(mean) if mean_gradient is None else mean_gradient
@@ -143,7 +175,7 @@ def _through_activations(
 
 
 def _kl_gradients(
-    method: BayesByBackprop, model: Model, mean: Tensor, std: Tensor, theta: Tensor, noise: Tensor
+    method: Sampling, model: Model, mean: Tensor, std: Tensor, theta: Tensor, noise: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of KL(q || prior) with respect to mean and std, for the columns that have a distribution."""
     random = model.layout.random
