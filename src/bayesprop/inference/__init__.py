@@ -1,8 +1,9 @@
 """Methods: how beliefs change with data. One file each, in folders by family."""
 
 from bayesprop.inference.averaging import SWAG
+from bayesprop.inference.dropout import MCDropout
 from bayesprop.inference.ensembles import DeepEnsemble, PriorFunction
-from bayesprop.inference.kernels import NNGP, Erf
+from bayesprop.inference.kernels import NNGP, DeepKernel, Erf
 from bayesprop.inference.laplace import Laplace
 from bayesprop.inference.listing import methods
 from bayesprop.inference.mcmc import HMC
@@ -11,10 +12,12 @@ from bayesprop.inference.optimizers import SGD, Adam, Torch
 from bayesprop.inference.point import MAP, MLE
 from bayesprop.inference.schedules import Constant, Cosine, Polynomial, Steps, Warmup
 from bayesprop.inference.sgmcmc import PSGLD, SGHMC, SGLD, Cyclical
-from bayesprop.inference.variational import BayesByBackprop
+from bayesprop.inference.variational import ADVI, IVON, BayesByBackprop, Graves
 
 __all__ = [
+    "ADVI",
     "HMC",
+    "IVON",
     "MAP",
     "MLE",
     "NNGP",
@@ -30,9 +33,12 @@ __all__ = [
     "Cosine",
     "Cyclical",
     "DeepEnsemble",
+    "DeepKernel",
     "Erf",
+    "Graves",
     "Info",
     "Laplace",
+    "MCDropout",
     "Method",
     "Polynomial",
     "PriorFunction",

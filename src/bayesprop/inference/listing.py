@@ -96,6 +96,6 @@ def methods() -> Methods:
             about = cls.about
             assert about is not None, f"{name} says nothing about itself"
             found.append(Entry(name, cls.__module__.split(".")[2], about, cls))
-    families = ("point", "variational", "sgmcmc", "mcmc", "laplace", "averaging", "ensembles")
+    families = ("point", "variational", "dropout", "sgmcmc", "mcmc", "laplace", "averaging", "ensembles")
     order = {family: number for number, family in enumerate(families)}
     return Methods(tuple(sorted(found, key=lambda e: (order.get(e.family, len(order)), e.family, e.name))))

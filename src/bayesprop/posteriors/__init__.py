@@ -1,5 +1,8 @@
 """Posteriors: what beliefs are after the data. Every method ends here, every consumer starts here."""
 
+from bayesprop.posteriors.active_dropout import ActiveDropout
+from bayesprop.posteriors.bernoulli_dropout import BernoulliDropout
+from bayesprop.posteriors.deep_kernel import DeepKernelProcess
 from bayesprop.posteriors.delta import Delta
 from bayesprop.posteriors.diagonal_gaussian import DiagonalGaussian
 from bayesprop.posteriors.files import load
@@ -11,7 +14,10 @@ from bayesprop.posteriors.pruned_gaussian import PrunedGaussian
 from bayesprop.posteriors.samples import Samples
 
 __all__ = [
+    "ActiveDropout",
+    "BernoulliDropout",
     "Context",
+    "DeepKernelProcess",
     "Delta",
     "DiagonalGaussian",
     "FullGaussian",

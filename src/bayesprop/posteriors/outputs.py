@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesprop.errors import ConfigurationError, DataError
+from bayesprop.kernels.device import tf32_products
 from bayesprop.model import Model
 from bayesprop.prediction.chunks import Source
 from bayesprop.rng import Rng, Stream, quarantine
@@ -53,12 +54,12 @@ def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
             part = slice(start, min(start + rows, length))
             piece = pytree.tree_map(lambda t, part=part: t[part], inputs)
             found, latents = [], []
-            with torch.no_grad(), _guard(model, rng.at(start)):
+            with torch.no_grad(), _guard(model, rng.at(start)), tf32_products(model.device, posterior.context.tf32):
                 for first in range(0, draws, group):
                     count = min(group, draws - first)
                     theta = posterior.draw(rng, count, first) if held is None else held[:, first : first + count]
                     own = posterior.draw_buffers(rng, count, first)
-                    found.append(model.outputs(theta, own, piece, buffers_of_draws=True))
+                    found.append(posterior.evaluate(rng, theta, own, piece, first))
                     latents.append(model.latent_values(theta))
                 whole = (found[0] if len(found) == 1 else torch.cat(found, 1)).flatten(0, 1)
                 joined = {name: torch.cat([some[name] for some in latents], 1).flatten(0, 1) for name in latents[0]}

@@ -34,7 +34,8 @@ __all__ = ["Context", "Posterior", "posterior_classes"]
 class Context:
     """Where a posterior comes from: what it must know to predict on the original scale and to say how it was made.
 
-    `engine` says in one sentence how the steps of its training were taken.
+    `engine` says in one sentence how the steps of its training were taken, `tf32` whether matrices were multiplied in
+    TF32 on GPUs; predictions do it likewise.
     """
 
     num_data: int = 0
@@ -44,6 +45,7 @@ class Context:
     method: Any = None
     history: list[dict[str, Any]] = field(default_factory=list)
     engine: str = ""
+    tf32: bool = False
 
 
 class Posterior(ABC):
@@ -78,6 +80,11 @@ class Posterior(ABC):
         """The network's buffers for the same draws, (particles, draws, ...): those of the particle, unless a draw has
         its own."""
         return self.model.spread_buffers(self.buffers, draws)
+
+    def evaluate(self, rng: Rng, theta: Tensor, buffers: Mapping[str, Tensor], inputs: Any, first: int) -> Tensor:
+        """Outputs (particles, draws, rows, ...) for draws number `first` and up, with their buffers, on shared inputs:
+        those of the network, unless a draw is more than its weights."""
+        return self.model.outputs(theta, buffers, inputs, buffers_of_draws=True)
 
     @property
     def distinct(self) -> int | None:

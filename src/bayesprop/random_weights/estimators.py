@@ -24,7 +24,7 @@ from bayesprop.random_weights.random_weight import Function, Rule
 
 __all__ = ["Estimator", "Flipout", "LocalReparameterization", "RuleName", "SharedWeights"]
 
-RuleName = Literal["local", "flipout", "shared"]
+RuleName = Literal["local", "flipout", "masked", "shared"]
 
 
 class Estimator(Protocol):

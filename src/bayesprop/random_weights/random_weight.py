@@ -75,12 +75,13 @@ class RandomWeight(Tensor):
         example_dim: int | None = 0,
         label: str = "",
     ) -> RandomWeight:
-        return cls._wrap(Draw(mean, scale, noise, source), rule, example_dim, label)
+        return cls.of(Draw(mean, scale, noise, source), rule, example_dim, label)
 
     @classmethod
-    def _wrap(
+    def of(
         cls, draw: Draw, rule: Callable[[Function], Rule | None], example_dim: int | None, label: str
     ) -> RandomWeight:
+        """The weight of a draw that is there already."""
         mean = draw.mean
         weight: Any = Tensor._make_wrapper_subclass(
             cls,
@@ -104,7 +105,7 @@ class RandomWeight(Tensor):
         if func in _TRANSPOSITIONS and args and isinstance(args[0], RandomWeight):
             weight, rest = args[0], args[1:]
             draw = weight.draw.viewed(lambda tensor: func(tensor, *rest, **kwargs))
-            return cls._wrap(draw, weight.rule, weight.example_dim, weight.label)
+            return cls.of(draw, weight.rule, weight.example_dim, weight.label)
         weight = next(random_weights((args, kwargs)), None)
         rule = weight.rule(func) if weight is not None else None
         if rule is not None:
@@ -130,7 +131,7 @@ class RandomWeight(Tensor):
         draw = self.draw
         mean, scale, noise = (tensor.detach().clone() for tensor in (draw.mean, draw.scale, draw.noise))
         copied = Draw(mean, scale, noise, draw.source)
-        memo[id(self)] = twin = self._wrap(copied, self.rule, self.example_dim, self.label)
+        memo[id(self)] = twin = self.of(copied, self.rule, self.example_dim, self.label)
         return twin
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:

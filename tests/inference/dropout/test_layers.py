@@ -1,0 +1,49 @@
+"""Numbers for layers, and for their columns."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import bayesprop as bp
+from bayesprop import likelihoods
+from bayesprop.errors import ConfigurationError
+from bayesprop.inference.dropout.layers import droppable, for_each_layer, of_columns, share_of
+
+from ..conftest import small_network
+
+
+def test_numbers_of_layers_as_numbers_of_columns():
+    model = bp.Model(small_network(), likelihood=likelihoods.Gaussian())
+    found = of_columns(torch.tensor([[0.1, 0.2]]), model, 1.0)
+    layout = model.layout
+    expected = {"0.weight": 0.1, "0.bias": 1.0, "2.weight": 0.2, "2.bias": 1.0}
+    for name, value in expected.items():
+        columns = found[0, layout.by_name[name].columns]
+        assert_close(columns, torch.full_like(columns, value))
+    assert share_of(droppable(model, "this"), torch.zeros(())).tolist() == [3.0, 4.0]
+
+
+def test_patterns_particles_and_numbers():
+    names = ["0.weight", "2.weight"]
+    assert for_each_layer(0.3, names, 2, "rate", 0.0).tolist() == [[0.3, 0.3]] * 2
+    assert for_each_layer({"2.*": 0.3}, names, 1, "rate", 0.0).tolist() == [[0.0, 0.3]]
+    assert for_each_layer(torch.tensor([0.25, 0.5]), names, 2, "rate", 0.0).tolist() == [[0.25, 0.25], [0.5, 0.5]]
+    with pytest.raises(ConfigurationError, match="rate: the pattern 'head' matches no parameter"):
+        for_each_layer({"head": 0.3}, names, 1, "rate", 0.0)
+
+
+def test_a_network_without_layers_is_refused():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3, 1))
+
+        def forward(self, x):
+            return x @ self.weight
+
+    with pytest.raises(ConfigurationError, match="has no layer of a known kind") as caught:
+        droppable(bp.Model(Own(), likelihood=likelihoods.Gaussian()), "MCDropout(rate=...)")
+    assert "write: MCDropout()  # with torch.nn.Dropout where the network should drop" in str(caught.value)
