@@ -57,3 +57,20 @@ def test_a_launch_hands_everything_on():
     assert arguments[0] is first
     assert arguments[1:] == (5,)
     assert options == {"BLOCK": 8}
+
+
+def test_tf32_is_for_gpus_and_for_a_block():
+    """Torch's setting is the user's: it is put back, and one that is already shorter is left alone."""
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("highest")
+        for where, wanted, expected in ((CUDA, True, "high"), (CUDA, False, "highest"), (CPU, True, "highest")):
+            with device.tf32_products(where, wanted):
+                assert torch.get_float32_matmul_precision() == expected
+            assert torch.get_float32_matmul_precision() == "highest"
+        torch.set_float32_matmul_precision("medium")
+        with device.tf32_products(CUDA):
+            assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -24,7 +24,7 @@ from bayesprop.kernels.rooms import is_room, room
 
 __all__ = ["Prior", "Rule", "normal", "prior_constants", "sample", "update"]
 
-BLOCK, UPDATED = 1024, 512  # columns of a program
+BLOCK = 1024  # columns of a program
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,9 @@ def update(
     parts = parts.contiguous()
     samples, constants, count = gradient.shape[1], prior.constants, parts.shape[1]
     value = torch.empty(particles, dtype=torch.float32, device=mean.device)
+    block, warps = (512, 4) if particles * columns > 1 << 21 else (128, 1)  # few columns: many small programs
     launch(
-        update_kernel, (-(-columns // UPDATED), particles),
+        update_kernel, (-(-columns // block), particles),
         mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), gradient,
         mean if scores is None else scores, mean if ahead is None else ahead, parts, value, seeds, step, numbers,
         constants, constants.stride(0) if constants.shape[0] > 1 else 0, stream, mean.stride(0), rho.stride(0),
@@ -164,6 +165,6 @@ def update(
         value_scale / samples, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay,
         FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random, SAMPLES=samples,
         PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None, EACH=constants.shape[1] > 1,
-        PARTS=1 << max(0, count - 1).bit_length(), BLOCK=UPDATED, num_warps=2,
+        PARTS=1 << max(0, count - 1).bit_length(), BLOCK=block, num_warps=warps,
     )  # fmt: skip
     return value

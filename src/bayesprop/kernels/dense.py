@@ -22,6 +22,7 @@ from bayesprop.kernels.rooms import room
 __all__ = ["MOST_CLASSES", "Layer", "Stack", "backward", "forward", "gradient", "head"]
 
 MOST_CLASSES = 128  # that `head` takes: all classes lie in one tile
+MANY = 8  # lanes: enough to fill a GPU with large tiles
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ def _power(number: int, low: int, high: int) -> int:
     return min(high, max(low, 1 << max(0, number - 1).bit_length()))
 
 
-def _tile(rows: int, width: int, depth: int, lanes: int) -> tuple[int, int, int, int]:
-    """Rows, columns and depth of a product's tile, and its warps: small where there are few lanes to fill a GPU."""
-    if lanes >= 8:
-        return _power(rows, 16, 128), _power(width, 16, 64), 32, 4
-    return _power(rows, 16, 32), 16, _power(depth, 16, 64), 2
+def _tile(rows: int, width: int, depth: int, lanes: int) -> tuple[int, int, int]:
+    """Rows, columns and depth of a product's tile: small where there are few lanes to fill a GPU."""
+    if lanes >= MANY:
+        return _power(rows, 16, 128), _power(width, 16, 64), 32
+    return _power(rows, 16, 32), 16, _power(depth, 16, 128)
 
 
 def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last: bool = True) -> list[Tensor]:
@@ -63,32 +64,53 @@ def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last
 
     lanes, pitch = theta.shape[0], theta.stride(0)
     rows, share = inputs.shape[1], lanes // inputs.shape[0]
-    size = lanes * rows * sum(layer.outputs for layer in stack.layers)
-    work = torch.empty(2 * size, dtype=torch.float32, device=theta.device)  # as much again for the gradients
+    work = torch.empty(_places(stack, lanes, rows)[1], dtype=torch.float32, device=theta.device)
     found, source, start = [], inputs, 0
     for layer in stack.layers:
         out = work[start : start + lanes * rows * layer.outputs].view(lanes, rows, layer.outputs)
         if layer is stack.layers[-1] and not last:
             found.append(out)
             break
-        bm, bn, bk, warps = _tile(rows, layer.outputs, layer.inputs, lanes)
+        bm, bn, bk = _tile(rows, layer.outputs, layer.inputs, lanes)
         grid = (-(-rows // bm), -(-layer.outputs // bn), lanes)
         launch(
         forward_kernel, grid,
             source, theta, out, rows, layer.inputs, layer.outputs, pitch, layer.weight, layer.bias, share,
             ACTIVATION=layer.activation, PRECISION=precision, BIAS=layer.bias >= 0, BM=bm, BN=bn, BK=bk,
-            num_warps=warps,
+            num_warps=4 if lanes >= MANY else 2, num_stages=4 if lanes >= MANY else 3,
         )  # fmt: skip
         found.append(out)
         source, share, start = out, 1, start + out.numel()
     return found
 
 
-def _gradients_of(outputs: list[Tensor]) -> list[Tensor]:
-    """Room for the gradient behind each layer, in the second half of the memory that the outputs lie in."""
-    half = sum(out.numel() for out in outputs)
-    base = outputs[0].storage_offset()
-    return [out.as_strided(out.shape, out.stride(), out.storage_offset() - base + half) for out in outputs]
+def _padded(number: int) -> int:
+    return -(-number // 16) * 16
+
+
+def _places(stack: Stack, lanes: int, rows: int) -> tuple[list[tuple[int, int]], int]:
+    """Where in the working memory the gradient behind each layer begins, as it is and transposed; the memory's size.
+
+    What all layers put out comes first. Transposed rows lie a multiple of 16 numbers apart.
+    """
+    size, starts = _padded(lanes * rows * sum(layer.outputs for layer in stack.layers)), []
+    for layer in stack.layers:
+        transposed = size + _padded(lanes * rows * layer.outputs)
+        starts.append((size, transposed))
+        size = transposed + lanes * layer.outputs * _padded(rows)
+    return starts, size
+
+
+def _gradients_of(stack: Stack, outputs: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Room for the gradient behind each layer, (lanes, rows, outputs) and (lanes, outputs, rows), in the memory that
+    the outputs lie in."""
+    lanes, rows = outputs[0].shape[:2]
+    found, pitch = [], _padded(rows)
+    for out, (start, transposed) in zip(outputs, _places(stack, lanes, rows)[0], strict=True):
+        width = out.shape[2]
+        plain = out.as_strided(out.shape, (rows * width, width, 1), start)
+        found.append((plain, out.as_strided((lanes, width, rows), (width * pitch, pitch, 1), transposed)))
+    return found
 
 
 def head(stack: Stack, theta: Tensor, outputs: list[Tensor], inputs: Tensor, targets: Tensor, precision: str) -> Tensor:
@@ -101,17 +123,18 @@ def head(stack: Stack, theta: Tensor, outputs: list[Tensor], inputs: Tensor, tar
 
     lanes, pitch = theta.shape[0], theta.stride(0)
     layer, rows, alone = stack.layers[-1], outputs[0].shape[1], len(stack.layers) == 1
-    places = _gradients_of(outputs)
+    places = _gradients_of(stack, outputs)
     source, share = (inputs, lanes // inputs.shape[0]) if alone else (outputs[-2], 1)
-    bm, bk = (_power(rows, 16, 64), 64) if lanes >= 8 else (16, 128)
-    spans = 1 if lanes >= 8 else -(-layer.inputs // bk)  # the gradient before the layer, by how many programs
+    bm, bk = (_power(rows, 16, 64), 64) if lanes >= MANY else (16, 128)
+    spans = 1 if lanes >= MANY else -(-layer.inputs // bk)  # the gradient before the layer, by how many programs
     parts = torch.empty(lanes, -(-rows // bm), dtype=torch.float32, device=theta.device)
     launch(
         head_kernel, (parts.shape[1], lanes, spans),
-        source, theta, targets, places[-1], places[-1 if alone else -2], parts, rows, layer.inputs, layer.outputs,
+        source, theta, targets, places[-1][1], *places[-1 if alone else -2], parts, rows, layer.inputs, layer.outputs,
         pitch, layer.weight, layer.bias, share, lanes // targets.shape[0], -(-layer.inputs // (spans * bk)) * bk,
+        _padded(rows),
         ACTIVATION="identity" if alone else stack.layers[-2].activation, PRECISION=precision, BIAS=layer.bias >= 0,
-        ALONE=alone, BM=bm, BN=_power(layer.outputs, 16, MOST_CLASSES), BK=bk, num_warps=4,
+        ALONE=alone, BOTH=len(stack.layers) > 2, BM=bm, BN=_power(layer.outputs, 16, MOST_CLASSES), BK=bk, num_warps=4,
     )  # fmt: skip
     return parts
 
@@ -123,20 +146,21 @@ def backward(stack: Stack, theta: Tensor, outputs: list[Tensor], gradient: Tenso
     """
     from bayesprop.kernels.device_dense import backward_kernel
 
-    places = _gradients_of(outputs)
+    places = _gradients_of(stack, outputs)
     if gradient is not None:
-        places[-1].copy_(gradient)
+        for place, values in zip(places[-1], (gradient, gradient.mT), strict=True):
+            place.copy_(values)
     lanes, pitch = theta.shape[0], theta.stride(0)
     rows = outputs[0].shape[1]
     for number in range(len(stack.layers) - (1 if gradient is not None else 2), 0, -1):
         layer = stack.layers[number]
-        bm, bn, bk, warps = _tile(rows, layer.inputs, layer.outputs, lanes)
+        bm, bn, bk = _tile(rows, layer.inputs, layer.outputs, lanes)
         grid = (-(-rows // bm), -(-layer.inputs // bn), lanes)
         launch(
         backward_kernel, grid,
-            places[number], theta, outputs[number - 1], places[number - 1], rows, layer.inputs, layer.outputs, pitch,
-            layer.weight, ACTIVATION=stack.layers[number - 1].activation, PRECISION=precision, BM=bm, BN=bn, BK=bk,
-            num_warps=warps,
+            places[number][0], theta, outputs[number - 1], *places[number - 1], rows, layer.inputs, layer.outputs,
+            pitch, layer.weight, _padded(rows), ACTIVATION=stack.layers[number - 1].activation, BOTH=number > 1,
+            PRECISION=precision, BM=bm, BN=bn, BK=bk, num_warps=2,
         )  # fmt: skip
 
 
@@ -145,14 +169,11 @@ def _table(
     stack: Stack, lanes: int, rows: int, tile: tuple[int, int], device: torch.device
 ) -> tuple[Tensor, int, bool]:
     """The layers as `gradient_kernel` reads them, the number of tiles, and whether rows begin at multiples of 16."""
-    half = lanes * rows * sum(layer.outputs for layer in stack.layers)
-    lines, tiles, start = [], 0, 0
-    for number, layer in enumerate(stack.layers):
-        size = lanes * rows * layer.outputs
-        before = start - lanes * rows * stack.layers[number - 1].outputs if number else 0
-        lines.append((layer.weight, layer.bias, layer.inputs, layer.outputs, half + start, before, tiles))
+    lines, tiles, before = [], 0, 0
+    for number, (layer, (_, start)) in enumerate(zip(stack.layers, _places(stack, lanes, rows)[0], strict=True)):
+        before += lanes * rows * stack.layers[number - 2].outputs if number > 1 else 0
+        lines.append((layer.weight, layer.bias, layer.inputs, layer.outputs, start, before, tiles))
         tiles += -(-layer.outputs // tile[0]) * -(-layer.inputs // tile[1])
-        start += size
     wide = all(number % 16 == 0 for line in lines for number in (line[0], line[2], line[5]))
     return torch.tensor(lines, dtype=torch.int64, device=device), tiles, wide
 
@@ -163,12 +184,12 @@ def gradient(stack: Stack, inputs: Tensor, outputs: list[Tensor], columns: int, 
     from bayesprop.kernels.device_dense import gradient_kernel
 
     lanes, rows = outputs[0].shape[:2]
-    bn, bk = (64, 128) if lanes >= 8 else (16, 64)
+    bn, bk = (64, 128) if lanes >= MANY else (16, 64)
     table, tiles, wide = _table(stack, lanes, rows, (bn, bk), inputs.device)
     found = room(lanes, columns, device=inputs.device)
     launch(
         gradient_kernel, (tiles, lanes),
-        inputs, outputs[0], table, found, found.stride(0), rows, lanes // inputs.shape[0], LAYERS=len(stack.layers),
-        WIDE=wide, PRECISION=precision, BM=_power(rows, 16, 32), BN=bn, BK=bk, num_warps=2,
+        inputs, outputs[0], table, found, found.stride(0), rows, _padded(rows), lanes // inputs.shape[0],
+        LAYERS=len(stack.layers), WIDE=wide, PRECISION=precision, BM=_power(rows, 16, 32), BN=bn, BK=bk, num_warps=2,
     )  # fmt: skip
     return found

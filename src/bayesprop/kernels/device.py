@@ -6,15 +6,17 @@ used, runs them on the CPU, slowly, for tests.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["available", "interpreted", "launch", "status"]
+__all__ = ["available", "interpreted", "launch", "status", "tf32_products"]
 
 
 def interpreted() -> bool:
@@ -48,3 +50,18 @@ def launch(kernel: Any, grid: tuple[int, ...], first: Tensor, *arguments: Any, *
             kernel[grid](first, *arguments, **options)
     else:
         kernel[grid](first, *arguments, **options)
+
+
+@contextlib.contextmanager
+def tf32_products(device: torch.device, wanted: bool = True) -> Iterator[None]:
+    """Multiply matrices of float32 in TF32 where the device has it. Torch's own setting is put back behind the block;
+    one that allows shorter numbers anyway is left alone."""
+    before = torch.get_float32_matmul_precision()
+    change = wanted and device.type == "cuda" and before == "highest"
+    if change:
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        if change:
+            torch.set_float32_matmul_precision(before)

@@ -86,10 +86,14 @@ def forward_kernel(
 
 @triton.jit
 def backward_kernel(
-    behind, theta, before, out, rows, inputs, outputs, pitch, weight,
-    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    behind, theta, before, out, out_transposed, rows, inputs, outputs, pitch, weight, row_pitch,
+    ACTIVATION: tl.constexpr, BOTH: tl.constexpr, PRECISION: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """out = (behind W) * activation'(before): from the gradient behind a layer to the one behind the layer before."""
+    """out = (behind W) * activation'(before): from the gradient behind a layer to the one behind the layer before.
+
+    With BOTH it is written as it is, for the next step back, besides transposed, for `gradient_kernel`.
+    """
     lane = tl.program_id(2).to(tl.int64)
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)  # of the layer's inputs
@@ -110,20 +114,24 @@ def backward_kernel(
     mask = (m < rows)[:, None] & (n < inputs)[None, :]
     at = lane * rows * inputs + m[:, None] * inputs + n[None, :]
     h = tl.load(before + at, mask=mask, other=0.0)
-    tl.store(out + at, total * _slope(h, ACTIVATION), mask=mask)
+    d = total * _slope(h, ACTIVATION)
+    if BOTH:
+        tl.store(out + at, d, mask=mask)
+    tl.store(out_transposed + lane * inputs * row_pitch + n[None, :] * row_pitch + m[:, None], d, mask=mask)
 
 
 @triton.jit
 def head_kernel(
-    source, theta, targets, out, out_before, value, rows, inputs, outputs, pitch, weight, bias, share, samples, span,
-    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, ALONE: tl.constexpr,
+    source, theta, targets, out_transposed, before, before_transposed, value, rows, inputs, outputs, pitch,
+    weight, bias, share, samples, span, row_pitch,
+    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, ALONE: tl.constexpr, BOTH: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The last layer, log p(labels | its outputs), and the gradients behind it and before it, for BM rows of a lane.
 
     All classes lie in one tile. `value` (lanes, blocks of rows) takes each block's sum. The gradient before the layer
-    is written by several programs, `span` columns by each. ACTIVATION is that of the layer before; with ALONE there is
-    none.
+    is written by several programs, `span` columns by each, transposed and with BOTH as it is, too. ACTIVATION is that
+    of the layer before; with ALONE there is none.
     """
     lane = tl.program_id(1).to(tl.int64)
     m = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -151,12 +159,15 @@ def head_kernel(
     e = tl.exp(z)
     norm = tl.sum(e, axis=1)
     chosen = n[None, :] == label[:, None]
-    found = tl.sum(tl.where(chosen, z, 0.0), axis=1) - tl.log(norm)
+    value_of = tl.sum(tl.where(chosen, z, 0.0), axis=1) - tl.log(norm)
     d = tl.where(here, tl.where(chosen, 1.0, 0.0) - e / norm[:, None], 0.0)
     first = tl.program_id(2) * span
     if first == 0:
-        tl.store(value + lane * tl.num_programs(0) + tl.program_id(0), tl.sum(tl.where(m < rows, found, 0.0), axis=0))
-        tl.store(out + lane * rows * outputs + m[:, None] * outputs + n[None, :], d, mask=here)
+        tl.store(
+            value + lane * tl.num_programs(0) + tl.program_id(0), tl.sum(tl.where(m < rows, value_of, 0.0), axis=0)
+        )
+        at = lane * outputs * row_pitch + n[None, :] * row_pitch + m[:, None]
+        tl.store(out_transposed + at, d, mask=here)
     if not ALONE:
         for start in range(first, min(inputs, first + span), BK):
             k = start + tl.arange(0, BK)
@@ -168,49 +179,56 @@ def head_kernel(
             mask = (m < rows)[:, None] & (k < inputs)[None, :]
             h = tl.load(source + m[:, None] * inputs + k[None, :], mask=mask, other=0.0)
             none = tl.zeros((BM, BK), dtype=tl.float32)
-            before = _product(d, w, none, PRECISION) * _slope(h, ACTIVATION)
-            tl.store(out_before + lane * rows * inputs + m[:, None] * inputs + k[None, :], before, mask=mask)
+            found = _product(d, w, none, PRECISION) * _slope(h, ACTIVATION)
+            if BOTH:
+                tl.store(before + lane * rows * inputs + m[:, None] * inputs + k[None, :], found, mask=mask)
+            at = lane * inputs * row_pitch + k[None, :] * row_pitch + m[:, None]
+            tl.store(before_transposed + at, found, mask=mask)
 
 
 @triton.jit
-def _gradient(d_rows, x_rows, n, k, rows, outputs, inputs, PRECISION: tl.constexpr, BM: tl.constexpr):
+def _gradient(d_columns, x_rows, n, k, rows, row_pitch, outputs, inputs, PRECISION: tl.constexpr, BM: tl.constexpr):
     """d' x for one tile of weights: the sum over rows."""
     g = tl.zeros((n.shape[0], k.shape[0]), dtype=tl.float32)
     for start in range(0, rows, BM):
         m = start + tl.arange(0, BM)
         d = tl.load(
-            d_rows + m[:, None] * outputs + n[None, :], mask=(m < rows)[:, None] & (n < outputs)[None, :], other=0.0
+            d_columns + n[:, None] * row_pitch + m[None, :],
+            mask=(n < outputs)[:, None] & (m < rows)[None, :],
+            other=0.0,
         )
         x = tl.load(
             x_rows + m[:, None] * inputs + k[None, :], mask=(m < rows)[:, None] & (k < inputs)[None, :], other=0.0
         )
-        g = _product(tl.trans(d), x, g, PRECISION)
+        g = _product(d, x, g, PRECISION)
     return g
 
 
 @triton.jit
-def _bias_gradient(d_rows, n, rows, outputs, BM: tl.constexpr):
+def _bias_gradient(d_columns, n, rows, row_pitch, outputs, BM: tl.constexpr):
     g = tl.zeros((n.shape[0],), dtype=tl.float32)
     for start in range(0, rows, BM):
         m = start + tl.arange(0, BM)
         d = tl.load(
-            d_rows + m[:, None] * outputs + n[None, :], mask=(m < rows)[:, None] & (n < outputs)[None, :], other=0.0
+            d_columns + n[:, None] * row_pitch + m[None, :],
+            mask=(n < outputs)[:, None] & (m < rows)[None, :],
+            other=0.0,
         )
-        g += tl.sum(d, axis=0)
+        g += tl.sum(d, axis=1)
     return g
 
 
 @triton.jit
 def gradient_kernel(
-    source, work, layers, gradient, pitch, rows, samples,
+    source, work, layers, gradient, pitch, rows, row_pitch, samples,
     LAYERS: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """dL/dW of one tile of one layer, for one lane, and with the first tile of a row dL/db.
 
-    `layers` (LAYERS, 7): columns of weight and bias (-1: none), inputs, outputs, where in `work` the gradient behind
-    the layer and the layer's source lie, and the layer's first tile. With WIDE, rows of all weights and sources begin
-    at multiples of 16 numbers.
+    `layers` (LAYERS, 7): columns of weight and bias (-1: none), inputs, outputs, where in `work` the transposed
+    gradient behind the layer and the layer's source lie, and the layer's first tile. With WIDE, rows of all weights and
+    sources begin at multiples of 16 numbers.
     """
     tile = tl.program_id(0)
     lane = tl.program_id(1).to(tl.int64)
@@ -221,7 +239,7 @@ def gradient_kernel(
     bias = tl.load(layers + 7 * layer + 1)
     inputs = tl.load(layers + 7 * layer + 2).to(tl.int32)
     outputs = tl.load(layers + 7 * layer + 3).to(tl.int32)
-    d_rows = work + tl.load(layers + 7 * layer + 4) + lane * rows * outputs
+    d_columns = work + tl.multiple_of(tl.load(layers + 7 * layer + 4), 16) + lane * outputs * row_pitch
     before = tl.load(layers + 7 * layer + 5)
     if WIDE:
         weight = tl.multiple_of(weight, 16)
@@ -235,8 +253,8 @@ def gradient_kernel(
     n = (tile // across) * BN + tl.arange(0, BN)
     k = (tile % across) * BK + tl.arange(0, BK)
     gradient += lane * pitch
-    found = _gradient(d_rows, x_rows, n, k, rows, outputs, inputs, PRECISION, BM)
+    found = _gradient(d_columns, x_rows, n, k, rows, row_pitch, outputs, inputs, PRECISION, BM)
     mask = (n < outputs)[:, None] & (k < inputs)[None, :]
     tl.store(gradient + weight + n[:, None] * inputs + k[None, :], found, mask=mask)
     if (tile % across == 0) & (bias >= 0):
-        tl.store(gradient + bias + n, _bias_gradient(d_rows, n, rows, outputs, BM), mask=n < outputs)
+        tl.store(gradient + bias + n, _bias_gradient(d_columns, n, rows, row_pitch, outputs, BM), mask=n < outputs)

@@ -71,6 +71,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "num_data": context.num_data,
         "seed": context.seed,
         "history": context.history,
+        "tf32": context.tf32,
         "torch": torch.__version__,
     }
     storage.write(path, document, tensors)
@@ -149,6 +150,7 @@ def load(
         document["seed"],
         _method(document["method"], tensors),
         document["history"],
+        tf32=document.get("tf32", False),
     )
     cls = posterior_classes().get(document["class"])
     if cls is None:

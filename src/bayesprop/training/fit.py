@@ -80,8 +80,8 @@ def fit(
             measured against the new number.
         num_data: N, for a stream that does not know it.
         autocast: a dtype such as torch.bfloat16 for the forward pass; theta stays in its own.
-        tf32: on GPUs that have it, multiply matrices in TF32 while training: float32 with a shorter mantissa, whose
-            rounding (1e-3) is far below the noise of the weights. False for float32 throughout.
+        tf32: on GPUs that have it, multiply matrices in TF32, in training and in predictions: float32 with a shorter
+            mantissa, whose rounding (1e-3) is far below the noise of the weights. False for float32 throughout.
 
     Ctrl-C ends the training after the step in flight and returns what was learnt so far.
     """
@@ -115,7 +115,7 @@ def fit(
     if held_out is not None:
         held_out = prepared(as_data(held_out), model, found.scaling, found.classes)
         model.likelihood.check(outputs[: held_out[1].shape[0]], held_out[1])
-    context = Context(source.num_data, found.scaling, found.classes, seed, method)
+    context = Context(source.num_data, found.scaling, found.classes, seed, method, tf32=bool(tf32))
     settings = {"seed": seed, "starts": starts, "batch_size": rows, "autocast": str(autocast), "tf32": bool(tf32)}
     run = checkpoints.describe_run(model, method, found, **settings)
     now = checkpoints.Progress(

@@ -14,6 +14,7 @@ import torch
 
 from bayesprop import rng
 from bayesprop.inference.method import Method
+from bayesprop.kernels.device import tf32_products
 from bayesprop.model import Batch, Model
 from bayesprop.training.checkpoint import Progress
 from bayesprop.training.source import Source
@@ -29,15 +30,9 @@ def precision(device: torch.device, autocast: torch.dtype | None, tf32: bool) ->
 
     @contextlib.contextmanager
     def context() -> Iterator[None]:
-        before = torch.get_float32_matmul_precision()
-        if device.type == "cuda" and tf32 and before == "highest":
-            torch.set_float32_matmul_precision("high")
-        try:
-            with torch.autocast(device.type, autocast) if autocast is not None else contextlib.nullcontext():
-                yield
-        finally:
-            if torch.get_float32_matmul_precision() != before:
-                torch.set_float32_matmul_precision(before)
+        forward = torch.autocast(device.type, autocast) if autocast is not None else contextlib.nullcontext()
+        with tf32_products(device, tf32), forward:
+            yield
 
     return context if device.type == "cuda" or autocast is not None else contextlib.nullcontext
 

@@ -124,7 +124,7 @@ def sweep(
     found, held_out = _split(as_data(data, num_data), validation, data, seed)
     groups = grouped(members, model, found, held_out)
     budget = int(SHARE * available(model.device)) if memory is None else whole_number("memory", memory, verb="sweep")
-    context = Context(found.num_data, found.scaling, found.classes, seed, method)
+    context = Context(found.num_data, found.scaling, found.classes, seed, method, tf32=bool(tf32))
     run = _description(
         model,
         method,
