@@ -137,7 +137,7 @@ def test_the_sequence_of_the_paper_arrives():
 
 def test_a_matrix_that_does_not_fit_is_refused_before_it_is_made():
     problem = LinearRegression()
-    with pytest.raises(ConfigurationError, match="ADVI with a full rank covariance needs .* GiB") as caught:
+    with pytest.raises(ConfigurationError, match=r"ADVI with a full rank covariance needs .* GiB") as caught:
         ADVI(memory_budget=1e-9).init(problem.model, Rng.create(0))
     assert 'ADVI("low rank", rank=8)  # or BayesByBackprop()' in str(caught.value)
 

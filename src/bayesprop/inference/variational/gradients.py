@@ -22,7 +22,16 @@ from bayesprop.rng import Rng, Stream
 if TYPE_CHECKING:
     from bayesprop.inference.variational.bayes_by_backprop import MeanFieldState
 
-__all__ = ["Gradients", "Sampling", "elbo_gradients", "has_closed_form", "moment_gradients", "prior_score", "scales"]
+__all__ = [
+    "Gradients",
+    "Sampling",
+    "divergence_gradients",
+    "elbo_gradients",
+    "has_closed_form",
+    "moment_gradients",
+    "prior_score",
+    "scales",
+]
 
 LOWEST = -80.0  # of rho: float32 holds std = 1.8e-35 and its inverse, which below -88 it would not
 
@@ -38,6 +47,18 @@ class Sampling(Protocol):
 
     @property
     def stick_the_landing(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """The divergence in closed form where there is one."""
+
+    estimator: Estimator = SharedWeights()
+    kl: str = "auto"
+    stick_the_landing: bool = False
+
+
+CLOSED = _Closed()
 
 
 @dataclass(frozen=True)
@@ -172,6 +193,13 @@ def _through_activations(
     mean_gradient = zero(mean) if mean_gradient is None else mean_gradient
     std_gradient = zero(std) if std_gradient is None else std_gradient
     return value.detach().mean(1), mean_gradient / samples, std_gradient / samples
+
+
+def divergence_gradients(model: Model, mean: Tensor, std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of KL(q || prior) by mean and std (particles, columns with a distribution): closed form where there is
+    one, at draws with `noise` (particles, samples, columns) elsewhere."""
+    theta = mean[:, None] + std[:, None] * noise
+    return _kl_gradients(CLOSED, model, mean, std, theta, noise)
 
 
 def _kl_gradients(
