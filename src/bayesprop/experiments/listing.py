@@ -12,9 +12,9 @@ __all__ = ["experiments", "find", "table"]
 
 def experiments() -> dict[str, Experiment]:
     """Every experiment by its name, in the order of the list."""
-    from bayesprop.experiments import table_1
+    from bayesprop.experiments import pruning, table_1
 
-    found = (table_1.EXPERIMENT,)
+    found = (table_1.EXPERIMENT, pruning.EXPERIMENT)
     return {experiment.name: experiment for experiment in found}
 
 

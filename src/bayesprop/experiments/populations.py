@@ -7,6 +7,7 @@ looks at test rows before `judge` is called with them.
 
 from __future__ import annotations
 
+import math
 import statistics
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from bayesprop import metrics
 from bayesprop.data import Data
-from bayesprop.errors import BayespropWarning
+from bayesprop.errors import BayespropWarning, DivergenceError
 from bayesprop.experiments.experiment import Bench, Unfinished
 from bayesprop.experiments.pictures import Split
 from bayesprop.experiments.record import read_json, write_json
@@ -38,20 +39,26 @@ SCHEDULES = {"constant": Constant(), "cosine": Cosine()}  # settings of a record
 
 @dataclass(frozen=True)
 class Population:
-    """What became of the members, in the order of their settings.
+    """What became of the members, in the order of their settings; `None` for those that diverged, `fates` say where.
 
     `curves[i]` has entries with "epoch", "error", "nll" on the rows for choices and, where there is one, "kl" in nats.
     """
 
     settings: tuple[Mapping[str, Any], ...]
-    posteriors: tuple[Posterior, ...]
-    errors: tuple[float, ...]
-    nlls: tuple[float, ...]
+    members: tuple[Posterior | None, ...]
+    errors: tuple[float | None, ...]
+    nlls: tuple[float | None, ...]
     curves: tuple[tuple[Mapping[str, float], ...], ...]
+    fates: tuple[str, ...]
     engine: str
     seconds: float
     member_steps: int
     warnings: tuple[str, ...]
+
+    @property
+    def posteriors(self) -> list[Posterior]:
+        """Of the members that did not diverge."""
+        return [posterior for posterior in self.members if posterior is not None]
 
     def summary(self) -> dict[str, Any]:
         """What of it belongs into a record."""
@@ -59,6 +66,7 @@ class Population:
             "validation_error": list(self.errors),
             "validation_nll": list(self.nlls),
             "curves": [list(map(dict, curve)) for curve in self.curves],
+            "fates": list(self.fates),
             "engine": self.engine,
             "training_seconds": self.seconds,
             "member_steps": self.member_steps,
@@ -124,13 +132,16 @@ def train(
     if found.interrupted:
         steps = sum(row.steps for row in found.rows)
         raise Unfinished(f"stopped after {found.seconds:.0f} s and {steps:,} steps of all members")
-    order = sorted(zip(found.rows, found.posteriors, strict=True), key=lambda pair: pair[0].number)
+    trained = {row.number: posterior for row, posterior in zip(found.rows, found.posteriors, strict=False)}
+    order = sorted(found.rows, key=lambda row: row.number)
+    last = [row.scores[-1] if row.number in trained else None for row in order]
     return Population(
         settings=tuple(dict(one) for one in settings),
-        posteriors=tuple(posterior for _, posterior in order),
-        errors=tuple(row.scores[-1].error for row, _ in order),
-        nlls=tuple(row.scores[-1].nll for row, _ in order),
-        curves=tuple(tuple(curve.of(row.number)) for row, _ in order),
+        members=tuple(trained.get(row.number) for row in order),
+        errors=tuple(score.error if score else None for score in last),
+        nlls=tuple(score.nll if score else None for score in last),
+        curves=tuple(tuple(curve.of(row.number)) for row in order),
+        fates=tuple(row.fate for row in order),
         engine=found.best.context.engine,
         seconds=found.seconds,
         member_steps=sum(row.steps for row in found.rows),
@@ -158,6 +169,8 @@ class Curve:
             point = {"epoch": epoch, "error": scores["error"][0], "nll": scores["nll"][0]}
             if divergence is not None:
                 point["kl"] = float(divergence[place])
+            if not all(math.isfinite(value) for value in point.values()):
+                continue  # it has diverged, as its fate will say
             self.points.setdefault(str(number), {})[str(epoch)] = point
         write_json(self.path, self.points)
 
@@ -172,7 +185,9 @@ def judge(posteriors: Sequence[Posterior], data: Data, *, draws: int = 100, seed
     """Error, NLL and calibration error of each posterior's predictions, its `draws` averaged as probabilities."""
     found: dict[str, list[float]] = {"error": [], "nll": [], "calibration_error": []}
     for posterior in posteriors:
-        prediction = posterior.predict(data.inputs, draws, seed=seed)
+        # A point is evaluated once, also where the network has dropout: that is off in predictions.
+        count = draws if posterior.distinct is None else min(draws, posterior.distinct)
+        prediction = posterior.predict(data.inputs, count, seed=seed)
         mean: Tensor = prediction.mean
         targets = data.targets.to(mean.device)
         found["error"].append(float(metrics.error(mean, targets)))
@@ -181,12 +196,19 @@ def judge(posteriors: Sequence[Posterior], data: Data, *, draws: int = 100, seed
     return found
 
 
-def best(population: Population, per_candidate: int) -> tuple[int, list[float]]:
+def best(population: Population, per_candidate: int) -> tuple[int, list[float | None]]:
     """The candidate with the lowest mean validation error, and these means; equal ones are told apart by the NLL.
 
-    The population holds `per_candidate` seeds of the first candidate, then as many of the second, and so on.
+    The population holds `per_candidate` seeds of the first candidate, then as many of the second, and so on. A
+    candidate of which a seed diverged has no mean and is not chosen.
     """
-    groups = range(0, len(population.errors), per_candidate)
-    errors = [statistics.fmean(population.errors[i : i + per_candidate]) for i in groups]
-    nlls = [statistics.fmean(population.nlls[i : i + per_candidate]) for i in groups]
-    return min(range(len(errors)), key=lambda i: (errors[i], nlls[i])), errors
+
+    def means(values: Sequence[float | None]) -> list[float | None]:
+        groups = [values[i : i + per_candidate] for i in range(0, len(values), per_candidate)]
+        return [None if None in group else statistics.fmean(v for v in group if v is not None) for group in groups]
+
+    errors, nlls = means(population.errors), means(population.nlls)
+    ranked = [(error, nll, i) for i, (error, nll) in enumerate(zip(errors, nlls, strict=True)) if error is not None]
+    if not ranked:
+        raise DivergenceError("every candidate has diverged", received="; ".join(population.fates[:3]))
+    return min(ranked)[2], errors

@@ -6,6 +6,7 @@ them, which is what a page is made from and what is kept in `results/reproduce`.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import math
@@ -119,7 +120,8 @@ def write_json(path: Path, document: Mapping[str, Any]) -> Path:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise CheckpointError(f"could not write {path}", received=str(error), write="--folder another") from error
     return path
 

@@ -24,6 +24,7 @@ ROWS = {
     "gaussian-full": "Bayes by Backprop, Gaussian prior, full KL",
     "mixture-full": "Bayes by Backprop, scale mixture prior, full KL",
 }
+POINTS = ("sgd", "dropout")
 
 
 def parts(settings: TableSettings) -> list[Part]:
@@ -52,11 +53,10 @@ def setup(settings: TableSettings, row: str, width: int) -> tuple[Model, Method]
     rates = settings.dropout if row == "dropout" else ()
     network = populations.dense(784, width, width, 10, dropout=rates)
     prior = priors.ScaleMixture() if row.startswith("mixture") else priors.Normal()
-    schedule = populations.SCHEDULES[settings.schedule]
     model = Model(network, likelihood=likelihoods.Categorical(), prior=prior)
-    if row in ("sgd", "dropout"):
-        return model, MLE(optimizer="sgd", schedule=schedule)
-    return model, BayesByBackprop(initial_rho=settings.initial_rho, schedule=schedule)
+    if row in POINTS:
+        return model, MLE(optimizer="sgd", schedule=populations.SCHEDULES[settings.point_schedule])
+    return model, BayesByBackprop(initial_rho=-3.0, schedule=populations.SCHEDULES[settings.schedule])
 
 
 def load(settings: TableSettings) -> pictures.Split:
@@ -69,7 +69,14 @@ def choose(settings: TableSettings, row: str, bench: Bench) -> dict[str, Any]:
     model, method = setup(settings, row, settings.widths[0])
     members = [{"seed": 1000 + seed, **one} for one in candidates for seed in range(settings.choice_seeds)]
     trained = populations.train(
-        bench, model, load(settings), method, members, epochs=settings.choice_epochs, batch_size=settings.batch_size
+        bench,
+        model,
+        load(settings),
+        method,
+        members,
+        epochs=settings.choice_epochs,
+        batch_size=settings.batch_size,
+        draws=1 if row in POINTS else 16,
     )
     chosen, errors = populations.best(trained, settings.choice_seeds)
     return {
@@ -94,6 +101,7 @@ def cell(settings: TableSettings, row: str, width: int, bench: Bench) -> dict[st
         epochs=settings.epochs,
         batch_size=settings.batch_size,
         curve_every=settings.curve_every,
+        draws=1 if row in POINTS else 16,
     )
     test = populations.judge(trained.posteriors, split.test, draws=settings.draws)
     means = populations.judge([posterior.at_mean() for posterior in trained.posteriors], split.test, draws=1)

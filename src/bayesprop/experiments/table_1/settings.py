@@ -23,14 +23,15 @@ def _grid(**values: Sequence[Any]) -> list[dict[str, Any]]:
 
 # For plain gradient descent a rate of 0.128 on the mean of a minibatch of 128 is the paper's 1e-3 on its sum.
 # The KL in full is the ELBO; "tempered" multiplies it by less than one, so that data count for more than they are.
-_MIXTURE = {"prior__pi": [0.5], "prior__scale1": [math.exp(-1), math.exp(-2)], "prior__scale2": [math.exp(-8)]}
+_SCALES = {"prior__pi": [0.5], "prior__scale1": [math.exp(-1), math.exp(-2)], "prior__scale2": [math.exp(-8)]}
+_RATES = {"learning_rate": [1e-4, 3e-4, 1e-3], "initial_rho": [-3.0, -5.0]}
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
     "sgd": _grid(learning_rate=[0.03, 0.128, 0.3]),
     "dropout": _grid(learning_rate=[0.03, 0.128, 0.3]),
-    "gaussian": _grid(prior__scale=[0.1, 0.3, 1.0], learning_rate=[1e-4, 3e-4, 1e-3], temperature=[0.1]),
-    "mixture": _grid(**_MIXTURE, learning_rate=[1e-4, 3e-4, 1e-3], temperature=[0.03, 0.1]),
-    "gaussian-full": _grid(prior__scale=[0.05, 0.1, 0.3, 1.0], learning_rate=[3e-4, 1e-3], temperature=[1.0]),
-    "mixture-full": _grid(**_MIXTURE, learning_rate=[1e-4, 3e-4, 1e-3], temperature=[1.0]),
+    "gaussian": _grid(prior__scale=[0.1, 0.3, 1.0], **_RATES, temperature=[0.1]),
+    "mixture": _grid(**_SCALES, **_RATES, temperature=[0.03, 0.1, 0.3]),
+    "gaussian-full": _grid(prior__scale=[0.05, 0.1, 0.3, 1.0], **_RATES, temperature=[1.0]),
+    "mixture-full": _grid(**_SCALES, **_RATES, temperature=[1.0]),
 }
 
 
@@ -46,21 +47,25 @@ class TableSettings(Settings):
     full_widths: tuple[int, ...] = (400, 1200)
     epochs: int = 600
     choice_epochs: int = 150
-    choice_seeds: int = 2
+    choice_seeds: int = 1
     batch_size: int = 128
     draws: int = 100
     curve_every: int = 20
     pixels: str = "/126"
     dropout: tuple[float, ...] = (0.2, 0.5, 0.5)
-    initial_rho: float = -3.0
-    schedule: str = "constant"
+    schedule: str = "cosine"
+    point_schedule: str = "constant"
     train_rows: int | None = None
     held_out_rows: int | None = None
     candidates: Mapping[str, Candidates] = field(default_factory=lambda: CANDIDATES)
 
 
-def _first(count: int) -> dict[str, list[dict[str, Any]]]:
-    return {name: found[:count] for name, found in CANDIDATES.items()}
+def _without_choice(learning_rate: float) -> dict[str, list[dict[str, Any]]]:
+    """One candidate for each row, for trainings that are too short for what fits a long one."""
+    found = {name: {**candidates[0], "learning_rate": learning_rate} for name, candidates in CANDIDATES.items()}
+    return {
+        name: [one | ({"learning_rate": 0.128} if name in ("sgd", "dropout") else {})] for name, one in found.items()
+    }
 
 
 PAPER = TableSettings()
@@ -69,23 +74,21 @@ LAPTOP = TableSettings(
     widths=(100, 200),
     full_widths=(100,),
     epochs=10,
-    choice_epochs=3,
-    choice_seeds=1,
+    choice_epochs=2,
     curve_every=1,
-    schedule="cosine",
-    candidates={name: [{**found[0], "learning_rate": 0.128}] for name, found in CANDIDATES.items()},
+    point_schedule="cosine",
+    candidates=_without_choice(3e-3),
 )
 SMOKE = TableSettings(
     seeds=2,
     widths=(20,),
     full_widths=(20,),
-    epochs=2,
-    choice_epochs=1,
-    choice_seeds=1,
+    epochs=6,
+    choice_epochs=2,
     draws=8,
     curve_every=1,
     train_rows=1000,
     held_out_rows=300,
-    candidates=_first(2),
+    candidates={name: [one, {**one, "learning_rate": 0.1}] for name, (one,) in _without_choice(1e-2).items()},
 )
 SCALES = {"smoke": SMOKE, "laptop": LAPTOP, "paper": PAPER}

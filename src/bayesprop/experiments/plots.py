@@ -1,0 +1,83 @@
+"""Figures that experiments share: lines with bands over a common axis, beside points that somebody published."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bayesprop.errors import DataError
+from bayesprop.report.drawing import PALETTE, canvas, legend, percent, style, thousands
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Line", "curve_line", "lines_figure"]
+
+_INK, MUTED, _RULE, FIRST, SECOND, THIRD = (light for light, _dark in PALETTE.values())
+LOOKS = ((FIRST, "-"), (SECOND, "--"), (THIRD, "-."), (MUTED, ":"), (FIRST, ":"), (SECOND, "-"))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of ours, a band of one standard error around it where there are several seeds, and published values.
+
+    `published` are pairs of a place, or a range (first, last) of places, and a value.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    spread: Sequence[float] | None = None
+    published: Sequence[tuple[float | tuple[float, float], float]] = ()
+
+
+def curve_line(
+    label: str, curves: Sequence[Sequence[Mapping[str, float]]], key: str = "error", **more: Any
+) -> Line | None:
+    """Mean and standard error over the seeds of learning curves as `populations` keeps them; None without a curve."""
+    epochs = sorted({int(point["epoch"]) for curve in curves for point in curve if key in point})
+    values = {e: [p[key] for curve in curves for p in curve if p["epoch"] == e and key in p] for e in epochs}
+    if not epochs:
+        return None
+    spreads = [statistics.stdev(v) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in values.values()]
+    return Line(label, epochs, [statistics.fmean(v) for v in values.values()], spreads, **more)
+
+
+def lines_figure(
+    lines: Sequence[Line],
+    *,
+    xlabel: str,
+    ylabel: str,
+    shares: bool = False,
+    log_x: bool = False,
+    marks: bool = False,
+    top: float | None = None,
+) -> Figure:
+    """Lines over one axis. `shares` writes 0.01 as 1 %, `marks` puts a dot on each value, `top` cuts the axis."""
+    if not 0 < len(lines) <= len(LOOKS):
+        raise DataError("a figure shows a few lines", received=f"{len(lines)}", expected=f"1 to {len(LOOKS)}")
+    with style():
+        figure, (axes,) = canvas()
+        for line, (colour, dashes) in zip(lines, LOOKS, strict=False):
+            axes.plot(line.x, line.y, dashes, color=colour, label=line.label, marker="o" if marks else "", markersize=4)
+            if line.spread is not None and any(line.spread):
+                low = [y - s for y, s in zip(line.y, line.spread, strict=True)]
+                high = [y + s for y, s in zip(line.y, line.spread, strict=True)]
+                axes.fill_between(line.x, low, high, color=colour, alpha=0.18, linewidth=0)
+            for place, value in line.published:
+                if isinstance(place, tuple):
+                    axes.plot(place, (value, value), color=colour, linewidth=4, alpha=0.45, solid_capstyle="butt")
+                else:
+                    axes.plot([place], [value], "D", color=colour, markersize=5, fillstyle="none")
+        if log_x:
+            axes.set_xscale("log")
+        if top is not None:
+            axes.set_ylim(top=top)
+        thousands(axes.xaxis)
+        (percent if shares else thousands)(axes.yaxis)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        legend(axes)
+    return figure
