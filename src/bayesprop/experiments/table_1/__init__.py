@@ -5,7 +5,7 @@ from bayesprop.experiments.table_1.page import page
 from bayesprop.experiments.table_1.parts import parts
 from bayesprop.experiments.table_1.settings import SCALES
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["EXPERIMENT", "SCALES", "Experiment", "page", "parts"]
 
 EXPERIMENT = Experiment(
     name="table-1",
