@@ -9,24 +9,15 @@ distribution over the weights. Random inputs of CIFAR's shape and token sequence
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from captured import deterministic, median_step, ours
 from record import write
 from torch import nn
 
-import bayesprop as bp
-from bayesprop.data import Data
-from bayesprop.rng import Rng
-from bayesprop.training.capture import Captured
-from bayesprop.training.checkpoint import Progress
-from bayesprop.training.source import Source
-from bayesprop.training.stepping import precision
-
-BATCH, ROWS = 128, 128 * 40
+BATCH, ROWS, REPEATS = 128, 128 * 40, 4
 
 
 class Block(nn.Module):
@@ -74,71 +65,6 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] 
 }
 
 
-def timed(epoch: Callable[[], Any], repeats: int = 4) -> float:
-    """Milliseconds a step: the median over epochs, after one that is not counted."""
-    times = []
-    for _ in range(repeats + 1):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        epoch()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / (ROWS // BATCH) * 1e3)
-    return statistics.median(times[1:])
-
-
-def deterministic(network: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> float:
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.allow_tf32 = True
-    network, inputs, targets = network.cuda().train(), inputs.cuda(), targets.cuda()
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True, capturable=True)
-    loss, order = nn.CrossEntropyLoss(), torch.randperm(ROWS, device="cuda")
-    chosen = order[:BATCH].clone()
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=False)
-        loss(network(inputs[chosen]), targets[chosen]).backward()
-        optimizer.step()
-
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-
-    def epoch() -> None:
-        for index in range(ROWS // BATCH):
-            chosen.copy_(order[index * BATCH : (index + 1) * BATCH])
-            graph.replay()
-
-    found = timed(epoch)
-    torch.set_float32_matmul_precision("highest")
-    return found
-
-
-def ours(network: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, particles: int) -> tuple[float, str]:
-    model = bp.Model(network, likelihood=bp.likelihoods.Categorical()).to("cuda")
-    seeds = Rng.create(0, particles, model.device)
-    method = bp.inference.BayesByBackprop()
-    source = Source(Data(inputs, targets), model, batch_size=BATCH, epochs=100, rng=seeds)
-    source.probe()
-    bad = torch.full((particles,), 2**62, device="cuda")
-    now = Progress(method.init(model, seeds), torch.zeros(particles, dtype=torch.float64, device="cuda"), bad)
-    steps = Captured(model, method, source, seeds, precision(model.device, None, True), now)
-    reason = steps.prepare(now)
-    assert not reason, reason
-
-    def epoch() -> None:
-        for _ in steps.epoch(now):
-            pass
-        now.epoch, now.index = now.epoch + 1, 0
-
-    return timed(epoch), steps.description
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", default=",".join(NETWORKS))
@@ -147,12 +73,20 @@ def main() -> None:
     for name in arguments.networks.split(","):
         make, draw = NETWORKS[name]
         torch.manual_seed(0)
-        inputs, targets = draw(), torch.randint(10, (ROWS,))
-        line: dict[str, Any] = {"deterministic": deterministic(make(), inputs, targets)}
-        line["bayesian"], line["how"] = ours(make(), inputs, targets, 1)
-        line["deterministic, again"] = deterministic(make(), inputs, targets)
+        data = draw(), torch.randint(10, (ROWS,))
+
+        def adam(make: Callable[[], nn.Module] = make, data: Any = data) -> float:
+            return median_step(*deterministic(make(), data, BATCH), REPEATS) / 1e3
+
+        def bayesian(particles: int, make: Callable[[], nn.Module] = make, data: Any = data) -> tuple[float, str]:
+            epoch, steps, how = ours(make(), data, BATCH, particles)
+            return median_step(epoch, steps, REPEATS) / 1e3, how
+
+        line: dict[str, Any] = {"deterministic": adam()}
+        line["bayesian"], line["how"] = bayesian(1)
+        line["deterministic, again"] = adam()
         line["ratio"] = line["bayesian"] / min(line["deterministic"], line["deterministic, again"])
-        line["4 particles, each"] = ours(make(), inputs, targets, 4)[0] / 4
+        line["4 particles, each"] = bayesian(4)[0] / 4
         found[name] = line
         print(name, {key: round(v, 3) if isinstance(v, float) else v for key, v in line.items()}, flush=True)
     write("step_networks", {"batch": BATCH, "rows": ROWS}, found)
