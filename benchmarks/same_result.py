@@ -3,7 +3,8 @@
     python benchmarks/same_result.py [--epochs 20] [--seeds 5] [--device cuda]
 
 A clip of gradients that never clips sends a training down the plain path. First 100 steps in float32 products: the
-difference between the two trajectories, which Adam makes the larger the smaller a gradient is. Then MNIST with settings and products as users have them, 5 seeds each.
+difference between the two trajectories, which Adam makes the larger the smaller a gradient is. Then MNIST with settings
+and products as users have them, 5 seeds each.
 """
 
 from __future__ import annotations
