@@ -31,6 +31,12 @@ def test_densities_have_an_area_of_one():
     assert axes.get_xlim() == (-1.0, 1.0)
 
 
+def test_counts_have_a_logarithmic_axis():
+    (axes,) = weight_densities({"all": (EDGES, [100, 2, 0])}, counts=True).axes
+    assert axes.patches[0].get_data().values.tolist() == [100.0, 2.0, 0.5]
+    assert (axes.get_yscale(), axes.get_ylabel(), axes.get_ylim()[0]) == ("log", "weights", 0.8)
+
+
 def test_ridges_stand_above_one_another_in_their_order():
     (axes,) = density_ridges([("epoch 1", (EDGES, [1, 2, 1])), ("epoch 9", (EDGES, [4, 1, 1]))]).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["epoch 9", "epoch 1"]

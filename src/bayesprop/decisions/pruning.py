@@ -119,9 +119,9 @@ def _removed(
         weights, spread = prior.weight_moments(mean[:, :latent], std[:, :latent])
     score = weights.abs() if by == "magnitude" else ratio(weights, spread)
     removed = torch.zeros_like(score, dtype=torch.bool)
-    for columns in _groups(posterior, within, keep).values():
-        count = round(share * len(columns))
-        order = columns.to(score.device)[score[:, columns].argsort(dim=1, stable=True)]
+    for group in _groups(posterior, within, keep).values():
+        count, columns = round(share * len(group)), group.to(score.device)
+        order = columns[score[:, columns].argsort(dim=1, stable=True)]
         removed.scatter_(1, order[:, :count], True)
     return removed
 

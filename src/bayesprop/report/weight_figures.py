@@ -34,20 +34,28 @@ def histogram(values: Any, edges: Any) -> Histogram:
     return places, np.histogram(inside, places)[0]
 
 
-def weight_densities(groups: Mapping[str, Histogram]) -> Figure:
-    """One line for each group, scaled to an area of one, so that groups of different sizes can be compared."""
+def weight_densities(groups: Mapping[str, Histogram], *, counts: bool = False) -> Figure:
+    """One line for each group, scaled to an area of one, so that groups of different sizes can be compared.
+
+    With `counts` they stay numbers of weights, on a logarithmic axis: for groups of which one is a part of the other.
+    """
     if not groups:
         raise DataError("densities need at least one group of weights", received="none")
     with style():
         figure, (axes,) = canvas()
-        for (name, (edges, counts)), (colour, dashes) in zip(groups.items(), LINES * len(groups), strict=False):
-            axes.stairs(_density(edges, counts), edges, baseline=None, color=colour, linestyle=dashes, label=name)
+        for (name, (edges, found)), (colour, dashes) in zip(groups.items(), LINES * len(groups), strict=False):
+            # Half a weight is below the axis, and has a logarithm.
+            heights = np.maximum(np.asarray(found, dtype=np.float64), 0.5) if counts else _density(edges, found)
+            axes.stairs(heights, edges, baseline=None, color=colour, linestyle=dashes, label=name)
         axes.set_xlim(min(edges[0] for edges, _ in groups.values()), max(edges[-1] for edges, _ in groups.values()))
-        axes.set_ylim(bottom=0)
+        if counts:
+            axes.set_yscale("log")
+            axes.yaxis.set_minor_formatter(lambda _value, _position: "")
+        axes.set_ylim(bottom=0.8 if counts else 0)
         thousands(axes.xaxis)
         thousands(axes.yaxis)
         axes.set_xlabel("weight")
-        axes.set_ylabel("density")
+        axes.set_ylabel("weights" if counts else "density")
         legend(axes)
     return figure
 
