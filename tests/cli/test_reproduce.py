@@ -25,7 +25,9 @@ def test_options_reach_the_run(monkeypatch, tmp_path):
     assert found.exit_code == 0, found.output
     assert (told["name"], told["scale"], told["seeds"], told["minutes"]) == ("table-1", "smoke", 2, 1.0)
     assert (told["folder"], told["parts"], told["device"], told["page"]) == (tmp_path, "sgd-*", None, True)
-    run("reproduce", "table-1", "--scale", "paper", "--no-page")
+    assert told["changes"] == ()
+    run("reproduce", "table-1", "--scale", "paper", "--no-page", "--set", "epochs=9", "--set", "seeds=1")
+    assert told["changes"] == ["epochs=9", "seeds=1"]
     assert (told["scale"], told["page"]) == ("paper", False)
 
 

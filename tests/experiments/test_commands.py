@@ -4,7 +4,7 @@ import pytest
 
 from bayesprop.errors import CheckpointError, ConfigurationError
 from bayesprop.experiments import commands, pages
-from bayesprop.experiments.commands import list_experiments, reproduce, show
+from bayesprop.experiments.commands import changes_of, list_experiments, reproduce, show
 
 
 @pytest.fixture
@@ -59,3 +59,16 @@ def test_kept_records_are_found_by_the_name(squares, tmp_path, console):
 def test_the_list(console):
     list_experiments(console)
     assert "table-1" in console.file.getvalue()
+
+
+def test_settings_as_words(squares, tmp_path, console):
+    assert changes_of(["epochs=100", "rate=0.5", "widths=[1, 2]", "pixels=/255"]) == {
+        "epochs": 100,
+        "rate": 0.5,
+        "widths": [1, 2],
+        "pixels": "/255",
+    }
+    with pytest.raises(ConfigurationError, match="a setting has a value"):
+        changes_of(["epochs"])
+    record = reproduce("squares", "smoke", folder=tmp_path / "a", changes=["numbers=[7]"], page=False, console=console)
+    assert list(record.parts) == ["square-7", "sum"]

@@ -28,6 +28,16 @@ def test_what_cannot_be_asked_for(experiment):
         experiment().settings("smoke", seeds=0)
 
 
+def test_other_settings_than_those_of_the_scale(experiment):
+    made = experiment().settings("smoke", changes={"numbers": [4, 5], "seeds": 3})
+    assert (made.numbers, made.seeds) == ((4, 5), 3)
+    for changes in ({"nothing": 1}, {"seeds": "a"}, {"numbers": 3}):
+        with pytest.raises(
+            ConfigurationError, match=r"has no setting .*\n.*\n  expected: seeds=2, numbers=\(1, 2, 3\)"
+        ):
+            experiment().settings("smoke", changes=changes)
+
+
 @pytest.mark.parametrize("name", ["", "A", "a/b", "-a", "a b"])
 def test_names_of_parts_are_names_of_files(name):
     with pytest.raises(ConfigurationError, match="the name of a file, too"):

@@ -24,6 +24,7 @@ def reproduce(
     ] = None,
     device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU if there is one.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Another number of seeds.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="Another setting, such as epochs=100.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many; call again to go on.")] = None,
     parts: Annotated[str, typer.Option(help='Only parts whose names match, such as "mixture-*,sgd-400".')] = "*",
     page: Annotated[bool, typer.Option(help="Make a page of the record.")] = True,
@@ -38,6 +39,7 @@ def reproduce(
         typer.echo(commands.show(folder or name, scale=scale))
     else:
         options = {"folder": folder, "device": device, "seeds": seeds, "minutes": minutes, "parts": parts}
+        options["changes"] = changes or ()
         commands.reproduce(name, scale or "smoke", **options, page=page)  # pyright: ignore[reportArgumentType]
 
 

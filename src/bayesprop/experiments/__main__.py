@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--folder", type=Path, default=None, help="where the run is kept; runs/reproduce/NAME-SCALE")
     made.add_argument("--device", default=None, help="cuda, cpu; by default the GPU if there is one")
     made.add_argument("--seeds", type=int, default=None, help="another number of seeds")
+    made.add_argument("--set", dest="changes", action="append", default=[], help="another setting: epochs=100")
     made.add_argument("--minutes", type=float, default=None, help="stop after so many; call again to go on")
     made.add_argument("--parts", default="*", help='only parts whose names match, such as "mixture-*,sgd-400"')
     made.add_argument("--no-page", dest="page", action="store_false", help="write the record only")
@@ -43,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.show:
             print(show(chosen.folder or chosen.name, scale=chosen.scale))
             return 0
-        options = {key: getattr(chosen, key) for key in ("folder", "device", "seeds", "minutes", "parts", "page")}
+        options = {
+            key: getattr(chosen, key) for key in ("folder", "device", "seeds", "changes", "minutes", "parts", "page")
+        }
         record = reproduce(chosen.name, chosen.scale or "smoke", **options)
     except BayespropError as error:
         print(f"bayesprop: {error}", file=sys.stderr)

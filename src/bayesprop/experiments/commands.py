@@ -7,18 +7,21 @@ it somewhere else.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from bayesprop.errors import CheckpointError
+from bayesprop.errors import CheckpointError, ConfigurationError
 from bayesprop.experiments.listing import find, table
 from bayesprop.experiments.pages import write_page
 from bayesprop.experiments.record import Record, stored_path
 from bayesprop.experiments.running import run
 from bayesprop.report.extras import require
 
-__all__ = ["list_experiments", "reproduce", "show"]
+__all__ = ["changes_of", "list_experiments", "reproduce", "show"]
 
 
 def list_experiments(console: Console | None = None) -> None:
@@ -38,24 +41,52 @@ def reproduce(
     folder: Path | None = None,
     device: str | None = None,
     seeds: int | None = None,
+    changes: Sequence[str] = (),
     minutes: float | None = None,
     parts: str = "*",
     page: bool = True,
     console: Console | None = None,
 ) -> Record:
-    """Run an experiment, or what is missing of it; write `record.json` and, if wanted, `page.html` into its folder."""
+    """Run an experiment, or what is missing of it; write `record.json` and, if wanted, `page.html` into its folder.
+
+    `changes` are words such as "epochs=100", for settings other than those of the scale.
+    """
     console = console or Console(stderr=True, highlight=False)
     experiment = find(name)
     if page:  # nobody should compute first and be refused afterwards
         require("the page of an experiment", "jinja2", "matplotlib", extra="report")
     folder = folder or default_folder(name, scale)
-    record = run(experiment, scale, folder, seeds=seeds, device=device, minutes=minutes, parts=parts, console=console)
+    record = run(
+        experiment,
+        scale,
+        folder,
+        seeds=seeds,
+        changes=changes_of(changes),
+        device=device,
+        minutes=minutes,
+        parts=parts,
+        console=console,
+    )
     written = [record.save(folder / "record.json")]
     if page and record.parts:
         written.append(write_page(record, folder / "page.html"))
     for path in written:
         console.print(f"{path}", soft_wrap=True)
     return record
+
+
+def changes_of(words: Sequence[str]) -> dict[str, Any]:
+    """{"epochs": 100} from "epochs=100"; what is no JSON is a text."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ConfigurationError("a setting has a value", received=word, write="--set epochs=100")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
 
 
 def show(place: Path | str, *, scale: str | None = None, page: Path | None = None) -> Path:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,10 +115,8 @@ class Experiment:
     parts: Callable[[Any], Sequence[Part]]
     page: Callable[[Record], Sequence[Section]]
 
-    def settings(self, scale: str, seeds: int | None = None) -> Settings:
-        """Those of a scale, with another number of seeds if one is given."""
-        import dataclasses
-
+    def settings(self, scale: str, seeds: int | None = None, changes: Mapping[str, Any] | None = None) -> Settings:
+        """Those of a scale, with another number of seeds and other values of fields if these are given."""
         if scale not in self.scales:
             raise ConfigurationError(
                 f"{self.name} has no scale {scale!r}",
@@ -126,11 +124,23 @@ class Experiment:
                 write=f"bayesprop reproduce {self.name} --scale {next(iter(self.scales))}",
             )
         found = self.scales[scale]
-        if seeds is None:
-            return found
-        if seeds < 1:
-            raise ConfigurationError("an experiment needs at least one seed", received=f"seeds={seeds}")
-        return dataclasses.replace(found, seeds=seeds)
+        changes = dict(changes or {}) | ({} if seeds is None else {"seeds": seeds})
+        for name, value in changes.items():
+            kind = type(getattr(found, name, None))
+            value = float(value) if kind is float and type(value) is int else value
+            if kind not in (int, float, str, tuple) or not isinstance(value, list if kind is tuple else kind):
+                plain = [f.name for f in fields(found) if type(getattr(found, f.name)) in (int, float, str, tuple)]
+                raise ConfigurationError(
+                    f"{self.name} has no setting {name!r} with such a value",
+                    received=f"{value!r}",
+                    expected=", ".join(f"{field}={getattr(found, field)}" for field in plain),
+                    write="--set epochs=100",
+                )
+            changes[name] = tuple(value) if isinstance(value, list) else value
+        found = replace(found, **changes)
+        if found.seeds < 1:
+            raise ConfigurationError("an experiment needs at least one seed", received=f"seeds={found.seeds}")
+        return found
 
 
 def tensors_path(root: Path, part: str) -> Path:

@@ -15,8 +15,9 @@ import dataclasses
 import fnmatch
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -35,6 +36,7 @@ def run(
     folder: Path,
     *,
     seeds: int | None = None,
+    changes: Mapping[str, Any] | None = None,
     device: torch.device | str | None = None,
     minutes: float | None = None,
     parts: str = "*",
@@ -42,7 +44,7 @@ def run(
 ) -> Record:
     """Run what is missing of the parts that match the pattern (and what they need), and return what there is then."""
     console = console or Console(stderr=True, highlight=False)
-    settings = experiment.settings(scale, seeds)
+    settings = experiment.settings(scale, seeds, changes)
     every = list(experiment.parts(settings))
     _check(experiment.name, every)
     wanted = chosen(every, parts, experiment.name)

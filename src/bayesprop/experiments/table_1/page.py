@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from bayesprop.experiments.plots import curve_line, lines_figure
 from bayesprop.experiments.record import Record
+from bayesprop.experiments.rows import measured, number
 from bayesprop.experiments.table_1.parts import ROWS
 from bayesprop.experiments.table_1.published import FIGURE, OTHERS, TABLE
-from bayesprop.experiments.values import Comparison, Measured, comparison_table
+from bayesprop.experiments.values import Comparison, comparison_table
 from bayesprop.report import Headline, Number, Plot, Section, Table
 
 __all__ = ["page"]
@@ -32,19 +32,12 @@ def _cells(record: Record) -> list[tuple[str, int, dict[str, Any] | None]]:
     return found
 
 
-def _measured(result: Any, key: str = "error", of: str = "test") -> Measured | None:
-    """Percent for errors, numbers as they are for the rest; None if there is nothing."""
-    if result is None or not result[of][key]:
-        return None
-    return Measured.of(result[of][key], 100.0 if key != "nll" else 1.0)
-
-
 def _table(record: Record) -> Section:
     lines = []
     for row, width, result in _cells(record):
         key = (row.removesuffix("-full"), width)
         published = [TABLE[key], *OTHERS.get(key, ())] if key in TABLE else []
-        lines.append(Comparison((ROWS[row], f"{width}"), published, _measured(result)))
+        lines.append(Comparison((ROWS[row], f"{width}"), published, measured(result)))
     caption = "Difference: ours less the first published value, in points."
     table = comparison_table("Test error", ("method", "units"), lines, unit="%", caption=caption)
     text = (
@@ -60,7 +53,7 @@ def _headline(record: Record) -> list[Headline]:
     numbers = []
     kinds = {"Bayes by Backprop": ("gaussian", "mixture"), "with the full KL": ("gaussian-full", "mixture-full")}
     for label, rows in {**kinds, "dropout": ("dropout",), "SGD": ("sgd",)}.items():
-        found = [(_measured(result), row, width) for row, width, result in _cells(record) if row in rows]
+        found = [(measured(result), row, width) for row, width, result in _cells(record) if row in rows]
         known = [(ours.mean, ours, row, width) for ours, row, width in found if ours is not None]
         if known:
             _, ours, row, width = min(known, key=lambda entry: entry[0])
@@ -72,7 +65,7 @@ def _differences(record: Record) -> Section | None:
     """Where we are elsewhere than the paper by more than chance explains, and why that may be."""
     said, compared = [], 0
     for row, width, result in _cells(record):
-        ours, theirs = _measured(result), TABLE.get((row, width))
+        ours, theirs = measured(result), TABLE.get((row, width))
         if ours is None or theirs is None:
             continue
         compared += 1
@@ -136,8 +129,8 @@ def _tempering(record: Record) -> Section | None:
     for row, width, result in _cells(record):
         if result is None or "temperature" not in result["chosen"]:
             continue
-        error, means = _measured(result), _measured(result, of="test_of_the_means")
-        nll, calibration = _measured(result, "nll"), _measured(result, "calibration_error")
+        error, means = measured(result), measured(result, of="test_of_the_means")
+        nll, calibration = measured(result, "nll"), measured(result, "calibration_error")
         assert error is not None
         assert means is not None
         assert nll is not None
@@ -179,14 +172,10 @@ def _choices(record: Record) -> Section | None:
         for candidate, error in zip(result["candidates"], result["errors"], strict=True):
             mark = "chosen" if candidate == result["chosen"] else ""
             shown = "diverged" if error is None else f"{100.0 * error:.2f}"
-            rows.append((_short(title), ", ".join(f"{k} {_number(v)}" for k, v in candidate.items()), shown, mark))
+            rows.append((_short(title), ", ".join(f"{k} {number(v)}" for k, v in candidate.items()), shown, mark))
     if not rows:
         return None
     width, epochs = record.settings["widths"][0], record.settings["choice_epochs"]
     text = f"{width} units, {epochs} epochs, {record.settings['choice_seeds']} seeds each; the lowest error is taken."
     header = ("row", "candidate", "validation error, %", "")
     return Section("What was chosen", [Table(header, rows, numeric=(2,))], text)
-
-
-def _number(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else json.dumps(value)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesprop import likelihoods, priors
-from bayesprop.experiments import pictures, populations
+from bayesprop.experiments import pictures, populations, rows
 from bayesprop.experiments.experiment import Bench, Part
 from bayesprop.experiments.table_1.settings import TableSettings
 from bayesprop.inference import MLE, BayesByBackprop
@@ -65,52 +64,31 @@ def load(settings: TableSettings) -> pictures.Split:
 
 def choose(settings: TableSettings, row: str, bench: Bench) -> dict[str, Any]:
     """The candidate with the lowest validation error at the first width."""
-    candidates: Sequence[Mapping[str, Any]] = settings.candidates[row]
     model, method = setup(settings, row, settings.widths[0])
-    members = [{"seed": 1000 + seed, **one} for one in candidates for seed in range(settings.choice_seeds)]
-    trained = populations.train(
+    return rows.choose(
         bench,
         model,
         load(settings),
         method,
-        members,
+        [dict(one) for one in settings.candidates[row]],
+        seeds=settings.choice_seeds,
         epochs=settings.choice_epochs,
         batch_size=settings.batch_size,
-        draws=1 if row in POINTS else 16,
     )
-    chosen, errors = populations.best(trained, settings.choice_seeds)
-    return {
-        "chosen": dict(candidates[chosen]),
-        "candidates": list(map(dict, candidates)),
-        "errors": errors,
-        **trained.summary(),
-    }
 
 
 def cell(settings: TableSettings, row: str, width: int, bench: Bench) -> dict[str, Any]:
-    """One cell of the table: the chosen candidate with all seeds, judged by the test rows when it is trained."""
+    """One cell of the table: the chosen candidate with all seeds."""
     model, method = setup(settings, row, width)
-    chosen = bench.results[f"choose-{row}"]["chosen"]
-    split = load(settings)
-    trained = populations.train(
+    return rows.measure(
         bench,
         model,
-        split,
+        load(settings),
         method,
-        [{"seed": seed, **chosen} for seed in range(settings.seeds)],
+        seeds=settings.seeds,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
+        values=bench.results[f"choose-{row}"]["chosen"],
         curve_every=settings.curve_every,
-        draws=1 if row in POINTS else 16,
+        draws=settings.draws,
     )
-    test = populations.judge(trained.posteriors, split.test, draws=settings.draws)
-    means = populations.judge([posterior.at_mean() for posterior in trained.posteriors], split.test, draws=1)
-    return {
-        "row": row,
-        "width": width,
-        "weights": model.layout.size,
-        "chosen": chosen,
-        "test": test,
-        "test_of_the_means": means,
-        **trained.summary(),
-    }

@@ -46,7 +46,7 @@ class TableSettings(Settings):
     widths: tuple[int, ...] = (400, 800, 1200)
     full_widths: tuple[int, ...] = (400, 1200)
     epochs: int = 600
-    choice_epochs: int = 150
+    choice_epochs: int = 100
     choice_seeds: int = 1
     batch_size: int = 128
     draws: int = 100
