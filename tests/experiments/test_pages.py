@@ -34,5 +34,5 @@ def test_the_page(experiment, tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "find", lambda name: experiment())
     text = write_page(made(), tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<h1>Squares</h1>" in text
-    assert "What squares are. Scale smoke; compared with Euclid." in text
+    assert "What squares are. Scale smoke; compared with Euclid. It is smaller than" in text
     assert "1 parts" in text

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+
 from rich.table import Table
 
 from bayesprop.errors import ConfigurationError, did_you_mean
 from bayesprop.experiments.experiment import Experiment
 
-__all__ = ["experiments", "find", "table"]
+__all__ = ["FOLDERS", "experiments", "find", "table"]
+
+# In the order of the list; each has an EXPERIMENT.
+FOLDERS = (
+    "table_1",
+    "units",
+    "pruning",
+    "densities",
+)
 
 
 def experiments() -> dict[str, Experiment]:
-    """Every experiment by its name, in the order of the list."""
-    from bayesprop.experiments import pruning, table_1
-
-    found = (table_1.EXPERIMENT, pruning.EXPERIMENT)
+    """Every experiment by its name."""
+    found = [importlib.import_module(f"bayesprop.experiments.{folder}").EXPERIMENT for folder in FOLDERS]
     return {experiment.name: experiment for experiment in found}
 
 

@@ -46,7 +46,10 @@ def provenance_section(experiment: Experiment, record: Record) -> Section:
 
 
 def _subtitle(experiment: Experiment, record: Record) -> str:
-    return f"{experiment.shows} Scale {record.scale}; compared with {'; '.join(experiment.sources)}."
+    smaller = (
+        "" if record.scale == "paper" else " It is smaller than what was published: see whether it runs, not who wins."
+    )
+    return f"{experiment.shows} Scale {record.scale}; compared with {'; '.join(experiment.sources)}.{smaller}"
 
 
 def _commit(part: Mapping[str, Any]) -> str:

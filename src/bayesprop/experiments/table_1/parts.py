@@ -59,6 +59,7 @@ def setup(settings: TableSettings, row: str, width: int) -> tuple[Model, Method]
 
 
 def load(settings: TableSettings) -> pictures.Split:
+    """The rows of MNIST."""
     return pictures.load("mnist", settings.pixels, train=settings.train_rows, held_out=settings.held_out_rows)
 
 
