@@ -106,10 +106,10 @@ def legend(axes: Axes) -> None:
 
 
 def _columns(labels: Sequence[str]) -> int:
-    """As many columns as a figure has room for: about 64 characters in a line, six of them for each handle."""
+    """As many columns as a figure has room for: about 58 characters in a line, six of them for each handle."""
     for columns in (3, 2):
         widths = [max(map(len, part)) for part in np.array_split(labels, columns) if len(part)]
-        if sum(widths) + 6 * len(widths) <= 64:
+        if sum(widths) + 6 * len(widths) <= 58:
             return columns
     return 1
 
