@@ -95,8 +95,10 @@ class InducingLaw:
 
     def to(self, dtype: torch.dtype) -> InducingLaw:
         """The same numbers in another precision; arithmetic is float64."""
-        parts = (self.inducing, self.mean, self.factor, self.scales)
-        return InducingLaw(*(part.to(dtype) for part in parts), self.kernel)
+        inducing, mean, factor, scales = (
+            part.to(dtype) for part in (self.inducing, self.mean, self.factor, self.scales)
+        )
+        return InducingLaw(inducing, mean, factor, scales, self.kernel)
 
     def covariance(self, one: Tensor, other: Tensor) -> Tensor:
         """k between features (particles, n, F) and (particles, m, F)."""

@@ -62,7 +62,8 @@ def _quadrature() -> tuple[Tensor, Tensor]:
 
 @dataclass
 class DeepKernelState:
-    """What follows the gradient, flat (particles, ...): weights ("mean"), inducing features, scales of the kernel; q as
+    """What follows the gradient, flat (particles, ...): theta ("mean") but for its latents, these, inducing features,
+    scales of the kernel; q as
     `precision` (particles, K, M, M) and `shift`, P m (particles, K, M); moments; buffers; and whether a step has seen
     the data."""
 
@@ -82,7 +83,7 @@ class DeepKernel(Method[DeepKernelState]):
         inducing: M, the number of inducing features.
         kernel: "rbf", exp(-|h - h'|^2 / 2 l^2), or "linear", 1 + h . h', a Bayesian last layer.
         learning_rate: of Adam on the weights of the features.
-        scale_learning_rate: of Adam on inducing features and the kernel's length and amplitude.
+        scale_learning_rate: of Adam on inducing features and all scales: of kernel, likelihood and priors.
         draws: pairs of draws for each row, where there are several outputs.
         initial_mean: where the weights start; see `starting_means`.
         schedule: factor on both rates over the training.
@@ -138,7 +139,9 @@ class DeepKernel(Method[DeepKernelState]):
                         theta[:, block.columns] = 0.0
         wide = rng.normal(count * head.in_features, Stream.INITIAL, dtype=torch.float64)[:, 0]
         law = {"dtype": torch.float64, "device": model.device}
-        parts = {"mean": theta, "inducing": wide.clone(), "scales": torch.zeros(particles, 2, **law)}
+        latents = theta[:, layout.random : layout.latent].clone()
+        scales = torch.zeros(particles, 2, **law)
+        parts = {"mean": theta, "latents": latents, "inducing": wide.clone(), "scales": scales}
         precision = torch.eye(count, **law).expand(particles, outputs, count, count).clone()
         shift = torch.zeros(particles, outputs, count, **law)
         started = torch.zeros(particles, 1, device=model.device)
@@ -156,10 +159,11 @@ class DeepKernel(Method[DeepKernelState]):
         scale = batch.num_data / batch.rows
         with torch.enable_grad():
             law = self._law(model, leaves, state)
-            rows = features(model, leaves["mean"], state.buffers, batch.inputs)
+            theta = self._theta(model, leaves)
+            rows = features(model, theta, state.buffers, batch.inputs)
             a, mean, variance = law.marginals(rows)
-            value = scale * self._expected(model, leaves["mean"], mean, variance, batch.targets, rng)
-            objective = (value + model.log_prior(leaves["mean"]).double()).sum()
+            value = scale * self._expected(model, theta, mean, variance, batch.targets, rng)
+            objective = (value + model.log_prior(theta).double()).sum()
             by = [*leaves.values(), mean, variance]
             *found, g, h = torch.autograd.grad(objective, by, materialize_grads=True)
         gradients = {name: g.mul(-1.0 / batch.num_data) for name, g in zip(leaves, found, strict=True)}
@@ -172,7 +176,7 @@ class DeepKernel(Method[DeepKernelState]):
     def posterior(self, model: Model, state: DeepKernelState) -> DeepKernelProcess:
         parts = {name: part.detach().clone() for name, part in state.parts.items()}
         buffers = {name: buffer.clone() for name, buffer in state.buffers.items()}
-        return DeepKernelProcess(model, parts["mean"], self._law(model, parts, state), buffers)
+        return DeepKernelProcess(model, self._theta(model, parts), self._law(model, parts, state), buffers)
 
     def memory(self, model: Model, particles: int, rows: int) -> int:
         """Bytes of weights, law and moments, three of each, and their gradients."""
@@ -182,6 +186,12 @@ class DeepKernel(Method[DeepKernelState]):
         return particles * (4 * (law + model.layout.size * torch.finfo(model.dtype).bits // 8) + buffers + 4)
 
     # -- pieces of the objective --------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _theta(model: Model, parts: dict[str, Tensor]) -> Tensor:
+        """Rows of theta with the latents in their place."""
+        theta, layout = parts["mean"], model.layout
+        return torch.cat((theta[:, : layout.random], parts["latents"], theta[:, layout.latent :]), dim=1)
 
     def _law(self, model: Model, parts: dict[str, Tensor], state: DeepKernelState) -> InducingLaw:
         """The law with these parts; q does not depend on them."""
@@ -211,7 +221,7 @@ class DeepKernel(Method[DeepKernelState]):
         """Inducing features and the kernel's length where the data are. Rows that are too few are repeated, slightly
         moved: q has a use for places beside them."""
         copies = {name: buffer.clone() for name, buffer in state.buffers.items()}
-        rows = features(model, state.parts["mean"], copies, batch.inputs)
+        rows = features(model, self._theta(model, state.parts), copies, batch.inputs)
         particles, count, width = rows.shape
         order = torch.arange(self.inducing, device=rows.device)
         spread = order * count // self.inducing if count >= self.inducing else order % count  # data may be sorted
@@ -255,7 +265,7 @@ class DeepKernel(Method[DeepKernelState]):
         if not isinstance(model.likelihood, Gaussian) or not bool(state.started.any()):
             return state
         model.set_mode(False)
-        law, theta, layout = self._law(model, state.parts, state), state.parts["mean"], model.layout
+        law, theta, layout = self._law(model, state.parts, state), self._theta(model, state.parts), model.layout
         noise = noise_variance(model, theta[:, layout.random : layout.latent])[:, None, None]
         precision: Any = torch.zeros((), dtype=torch.float64, device=theta.device)
         weighted: Any = precision
