@@ -15,6 +15,7 @@ __all__ = ["FOLDERS", "experiments", "find", "table"]
 FOLDERS = (
     "table_1",
     "units",
+    "choices",
     "pruning",
     "densities",
 )
