@@ -10,7 +10,7 @@ from torch.nn.utils import parametrizations
 import bayesprop as bp
 from bayesprop import likelihoods
 from bayesprop.kernels.dense import Layer
-from bayesprop.stacks import find_stack
+from bayesprop.stacks import dense_parts, find_stack
 
 
 def found(network: nn.Module, **options):
@@ -86,3 +86,14 @@ def test_others_are_none_and_it_is_said_why(case):
     answer = found(make(), **options)
     assert isinstance(answer, str)
     assert words in answer
+
+
+def test_parts_are_those_of_any_stack_whatever_is_random():
+    """Float64, fixed and tied layers too: what they are is for others to judge."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2))).double()
+    network[1].requires_grad_(False)
+    parts = dense_parts(network)
+    assert not isinstance(parts, str)
+    assert [(name, activation) for name, _, activation in parts] == [("1", "relu"), ("3.0", "identity")]
+    assert parts[0][1] is network[1]
+    assert dense_parts(nn.Sequential(nn.Linear(3, 4), nn.GELU())) == "1 is a GELU"

@@ -15,38 +15,49 @@ from torch import nn
 from bayesprop.kernels.dense import Layer, Stack
 from bayesprop.layout import Layout
 
-__all__ = ["find_stack"]
+__all__ = ["dense_parts", "find_stack"]
 
 ACTIVATIONS: dict[type[nn.Module], str] = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid"}
 
 
 def find_stack(network: nn.Module, layout: Layout) -> Stack | str:
     """The stack that a network is, or in words why it is none."""
-    parts = list(_leaves(network, ""))
+    parts = dense_parts(network)
+    if isinstance(parts, str):
+        return parts
     layers: list[Layer] = []
-    for name, module in parts:
+    for name, module, activation in parts:
+        found = _layer(layout, f"{name}." if name else "", module)
+        if isinstance(found, str):
+            return found
+        layers.append(_with(found, activation))
+    return Stack(tuple(layers))
+
+
+def dense_parts(network: nn.Module) -> list[tuple[str, nn.Linear, str]] | str:
+    """(name, layer, the activation behind it) in the order in which data meet them, whatever is random; or in words
+    why the network is no stack of dense layers."""
+    parts: list[tuple[str, nn.Linear, str]] = []
+    for name, module in _leaves(network, ""):
         if _is_watched(module):
             return f"{name or 'the network'} has hooks or a parametrisation"
         if type(module) is nn.Identity or (type(module) is nn.Dropout and module.p == 0.0):
             continue
-        if type(module) is nn.Flatten and not layers and (module.start_dim, module.end_dim) == (1, -1):
+        if type(module) is nn.Flatten and not parts and (module.start_dim, module.end_dim) == (1, -1):
             continue
-        if type(module) in ACTIVATIONS and layers and layers[-1].activation == "identity":
-            layers[-1] = _with(layers[-1], ACTIVATIONS[type(module)])
+        if type(module) in ACTIVATIONS and parts and parts[-1][2] == "identity":
+            parts[-1] = (*parts[-1][:2], ACTIVATIONS[type(module)])
         elif type(module) is nn.Linear:
-            found = _layer(layout, f"{name}." if name else "", module)
-            if isinstance(found, str):
-                return found
-            if layers and layers[-1].outputs != found.inputs:
+            if parts and parts[-1][1].out_features != module.in_features:
                 return f"{name} takes another width than the layer before it gives"
-            layers.append(found)
+            parts.append((name, module, "identity"))
         else:
             return f"{name or 'the network'} is a {type(module).__name__}"
-    if not layers:
+    if not parts:
         return "the network has no dense layer"
-    if layers[-1].activation != "identity":
+    if parts[-1][2] != "identity":
         return "an activation follows the last layer"
-    return Stack(tuple(layers))
+    return parts
 
 
 def _leaves(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:

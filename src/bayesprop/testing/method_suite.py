@@ -90,6 +90,10 @@ class MethodSuite(ABC):
     rows: int | None = 4  # of a minibatch; None for a method that needs all rows
     tied_to_particle: bool = True  # particles are independent of one another
 
+    def between(self, layer: nn.Module) -> tuple[nn.Module, ...]:
+        """A layer that some networks of the exam have between the others; () for a method that refuses it."""
+        return (layer,)
+
     # -- how the tests run a method -----------------------------------------------------------------------------------
 
     def fitted(self, model: Model, data: Any, *, epochs: int = 3, seed: int = 0, **arguments: Any) -> Posterior:
@@ -224,7 +228,8 @@ class MethodSuite(ABC):
         assert any(not torch.equal(t, other.tensors()[name]) for name, t in first.tensors().items())
 
     def test_the_global_generator_is_left_alone(self) -> None:
-        networks = [_network(), _network(1, nn.Dropout(0.3))]  # dropout draws from it, under a seed that is ours
+        # Dropout draws from it, under a seed that is ours.
+        networks = [_network(), _network(1, *self.between(nn.Dropout(0.3)))]
         before = torch.get_rng_state()
         for network in networks:
             model, data = self.problem(network=network)
@@ -232,7 +237,7 @@ class MethodSuite(ABC):
         assert torch.equal(torch.get_rng_state(), before)
 
     def test_a_run_that_was_stopped_goes_on_bit_for_bit(self, tmp_path: Path) -> None:
-        model, data = self.problem(network=_network(1, nn.BatchNorm1d(4)))
+        model, data = self.problem(network=_network(1, *self.between(nn.BatchNorm1d(4))))
         whole = self.fitted(model, data, epochs=4)
 
         def after(count: int) -> Callable[[Event], Any]:
@@ -246,7 +251,7 @@ class MethodSuite(ABC):
         assert_close(whole.buffers, resumed.buffers, rtol=0.0, atol=0.0)
 
     def test_what_is_saved_is_loaded(self, tmp_path: Path) -> None:
-        network = _network(1, nn.BatchNorm1d(4))
+        network = _network(1, *self.between(nn.BatchNorm1d(4)))
         model, data = self.problem(network=network)
         posterior = self.fitted(model, data)
         posterior.save(tmp_path / "one.bayes")
