@@ -1,8 +1,9 @@
 """Methods: how beliefs change with data. One file each, in folders by family."""
 
 from bayesprop.inference.averaging import SWAG
-from bayesprop.inference.dropout import MCDropout
+from bayesprop.inference.dropout import GaussianDropout, MCDropout, SparseVariationalDropout
 from bayesprop.inference.ensembles import DeepEnsemble, PriorFunction
+from bayesprop.inference.function_space import RBF, FunctionalVI, WidePrior
 from bayesprop.inference.kernels import NNGP, DeepKernel, Erf
 from bayesprop.inference.laplace import Laplace
 from bayesprop.inference.listing import methods
@@ -12,16 +13,18 @@ from bayesprop.inference.optimizers import SGD, Adam, Torch
 from bayesprop.inference.point import MAP, MLE
 from bayesprop.inference.schedules import Constant, Cosine, Polynomial, Steps, Warmup
 from bayesprop.inference.sgmcmc import PSGLD, SGHMC, SGLD, Cyclical
-from bayesprop.inference.variational import ADVI, IVON, BayesByBackprop, Graves
+from bayesprop.inference.variational import ADVI, DVI, IVON, BayesByBackprop, Boosting, Graves
 
 __all__ = [
     "ADVI",
+    "DVI",
     "HMC",
     "IVON",
     "MAP",
     "MLE",
     "NNGP",
     "PSGLD",
+    "RBF",
     "SGD",
     "SGHMC",
     "SGLD",
@@ -29,12 +32,15 @@ __all__ = [
     "About",
     "Adam",
     "BayesByBackprop",
+    "Boosting",
     "Constant",
     "Cosine",
     "Cyclical",
     "DeepEnsemble",
     "DeepKernel",
     "Erf",
+    "FunctionalVI",
+    "GaussianDropout",
     "Graves",
     "Info",
     "Laplace",
@@ -42,8 +48,10 @@ __all__ = [
     "Method",
     "Polynomial",
     "PriorFunction",
+    "SparseVariationalDropout",
     "Steps",
     "Torch",
     "Warmup",
+    "WidePrior",
     "methods",
 ]

@@ -7,8 +7,10 @@ from bayesprop.posteriors.delta import Delta
 from bayesprop.posteriors.diagonal_gaussian import DiagonalGaussian
 from bayesprop.posteriors.files import load
 from bayesprop.posteriors.full_gaussian import FullGaussian
+from bayesprop.posteriors.gaussian_mixture import GaussianMixture
 from bayesprop.posteriors.gaussian_process import GaussianProcess
 from bayesprop.posteriors.low_rank_gaussian import LowRankGaussian
+from bayesprop.posteriors.multiplicative_gaussian import MultiplicativeGaussian
 from bayesprop.posteriors.posterior import Context, Posterior
 from bayesprop.posteriors.pruned_gaussian import PrunedGaussian
 from bayesprop.posteriors.samples import Samples
@@ -21,8 +23,10 @@ __all__ = [
     "Delta",
     "DiagonalGaussian",
     "FullGaussian",
+    "GaussianMixture",
     "GaussianProcess",
     "LowRankGaussian",
+    "MultiplicativeGaussian",
     "Posterior",
     "PrunedGaussian",
     "Samples",

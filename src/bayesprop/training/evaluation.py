@@ -12,7 +12,7 @@ from bayesprop.data import Data, Scaling, Stream, as_data, encode_labels
 from bayesprop.errors import DataError
 from bayesprop.metrics import error, root_mean_squared_error
 from bayesprop.model import Model
-from bayesprop.posteriors import Posterior
+from bayesprop.posteriors import Posterior, PrunedGaussian
 from bayesprop.posteriors.outputs import check_features, checked_draws
 
 __all__ = ["elbo", "expected_log_likelihood", "kl_to_prior", "prepared", "report"]
@@ -63,7 +63,7 @@ def _check_targets(targets: Tensor, scaling: Scaling) -> None:
 def kl_to_prior(posterior: Posterior, draws: int | None = None) -> Tensor | None:
     """KL(q || prior) in nats for each particle, if this posterior knows it; few draws for large networks."""
     known = getattr(posterior, "kl", None)
-    if known is None:
+    if known is None or isinstance(posterior, PrunedGaussian):  # which has columns without a density, and says so
         return None
     columns = posterior.model.layout.size * posterior.particles
     return known(draws or max(1, min(32, 4_000_000 // columns)))

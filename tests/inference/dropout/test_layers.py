@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import bayesprop as bp
 from bayesprop import likelihoods
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.dropout.layers import droppable, for_each_layer, of_columns, share_of
+from bayesprop.inference.dropout.layers import counts_of, droppable, for_each_layer, of_columns
 
 from ..conftest import small_network
 
@@ -23,7 +23,21 @@ def test_numbers_of_layers_as_numbers_of_columns():
     for name, value in expected.items():
         columns = found[0, layout.by_name[name].columns]
         assert_close(columns, torch.full_like(columns, value))
-    assert share_of(droppable(model, "this"), torch.zeros(())).tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(("kind", "counts"), [("layer", [1, 1]), ("unit", [3, 4]), ("weight", [12, 4])])
+def test_numbers_of_units_and_weights(kind, counts):
+    """Each column gets the number of its own layer, input or weight, counted over all layers."""
+    model = bp.Model(small_network(), likelihood=likelihoods.Gaussian())
+    assert counts_of(droppable(model, "this"), kind) == counts
+    found = of_columns(torch.arange(float(sum(counts)))[None], model, -1.0, kind)[0]
+    first = found[model.layout.by_name["0.weight"].columns].reshape(4, 3)
+    second = found[model.layout.by_name["2.weight"].columns]
+    expected = {"layer": torch.zeros(4, 3), "unit": torch.arange(3.0).repeat(4, 1), "weight": torch.arange(12.0)}
+    assert_close(first, expected[kind].reshape(4, 3))
+    after = {"layer": torch.ones(4), "unit": torch.arange(3.0, 7.0), "weight": torch.arange(12.0, 16.0)}
+    assert_close(second, after[kind])
+    assert set(found[model.layout.by_name["0.bias"].columns].tolist()) == {-1.0}
 
 
 def test_patterns_particles_and_numbers():

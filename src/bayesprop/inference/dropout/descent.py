@@ -12,6 +12,7 @@ data have spoken.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -28,10 +29,10 @@ from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
 from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, starting_means
 from bayesprop.model import Batch, Model, Place
-from bayesprop.random_weights import NoiseSource
+from bayesprop.random_weights import NoiseSource, silent
 from bayesprop.rng import Rng
 
-__all__ = ["AbstractDropout", "DropoutState", "Noisy", "noisy_log_likelihood"]
+__all__ = ["AbstractDropout", "DropoutState", "Noisy", "check_samples", "noisy_log_likelihood"]
 
 # Weights of one network, the strength of its noise and its source of noise: the weights with noise.
 Noisy = Callable[[dict[str, Tensor], Tensor, NoiseSource], Mapping[str, Tensor]]
@@ -47,15 +48,29 @@ class DropoutState:
     buffers: dict[str, Tensor]
 
 
+def check_samples(samples: int) -> list[str]:
+    """What is wrong with a number of samples, in words."""
+    right = isinstance(samples, int) and not isinstance(samples, bool) and samples >= 1
+    return [] if right else [f"samples is a whole number of at least 1, got {samples!r}"]
+
+
 def noisy_log_likelihood(
-    model: Model, mean: Tensor, strength: Tensor, buffers: dict[str, Tensor], batch: Batch, rng: Rng, *parts: Any
+    model: Model,
+    mean: Tensor,
+    strength: Tensor,
+    buffers: dict[str, Tensor],
+    batch: Batch,
+    rng: Rng,
+    *,
+    samples: int,
+    noisy: Noisy,
+    surroundings: Callable[[NoiseSource], contextlib.AbstractContextManager[None]] | None = None,
 ) -> Tensor:
     """Mean over `samples` of log p(batch | w), (particles,), with gradients for mean and strength.
 
-    `parts` are the number of samples, the function that puts noise into weights, and a context in which the network
-    runs, made for each lane from its noise.
+    `noisy` puts noise into weights. `surroundings` is the context in which a network runs, made from its noise; by
+    default one in which dropout layers of its own are off.
     """
-    samples, noisy, surroundings = parts
 
     def lane(
         weights: dict[str, Tensor],
@@ -67,7 +82,7 @@ def noisy_log_likelihood(
         targets: Tensor,
     ) -> Tensor:
         source = NoiseSource(key, rng.step)
-        with surroundings(source):
+        with silent(model.network) if surroundings is None else surroundings(source):
             return model.batch_log_likelihood(noisy(weights, strengths, source), latents, own, inputs, targets)
 
     theta = mean[:, None].expand(-1, samples, -1)
@@ -91,7 +106,6 @@ class AbstractDropout(Method[DropoutState]):
         initial_mean: where the weights start; see `starting_means`.
         schedule: factor on the learning rates as a function of the training's progress; it falls to 0 along a cosine.
         clip_norm: longest gradient of one particle's weights.
-        samples: noises for each step.
         warmup: share of the training over which the penalty comes in.
         temperature: T of equation (1) of `dropout.descent`.
     """
@@ -102,7 +116,6 @@ class AbstractDropout(Method[DropoutState]):
     initial_mean: Start = "fan_in"
     schedule: Schedule = Cosine()
     clip_norm: float | None = None
-    samples: int = 1
     warmup: float = 0.0
     temperature: float | Tensor = 1.0
 
@@ -124,8 +137,6 @@ class AbstractDropout(Method[DropoutState]):
             for key, value in limits.items()
             if not bool(torch.as_tensor(value > 0).all())
         ]
-        if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 1:
-            found.append(f"samples is a whole number of at least 1, got {self.samples!r}")
         if not 0.0 <= self.warmup <= 1.0:
             found.append(f"warmup is a share of the training, got {self.warmup}")
         if not bool(torch.as_tensor(self.temperature >= 0).all()):
@@ -141,6 +152,11 @@ class AbstractDropout(Method[DropoutState]):
         as_optimizer(self.optimizer)
 
     # -- what a subclass says -----------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def noises(self) -> int:
+        """How many noises a step draws."""
 
     @abstractmethod
     def starting_strength(self, model: Model, rng: Rng) -> Tensor:
@@ -217,4 +233,4 @@ class AbstractDropout(Method[DropoutState]):
         learnt = self.starting_strength(model, Rng.create(0)).numel()
         state = model.layout.size * (1 + moments) + learnt * (1 + moments * self.learns)
         buffers = sum(pytree.tree_map(lambda b: b.numel() * b.element_size(), list(model.buffers.values())))
-        return int(particles * (size * (state + 2 * self.samples * model.layout.size) + buffers))
+        return int(particles * (size * (state + 2 * self.noises * model.layout.size) + buffers))

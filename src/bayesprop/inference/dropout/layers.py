@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
@@ -11,12 +12,14 @@ from torch import Tensor
 from bayesprop.errors import ConfigurationError
 from bayesprop.layout import match
 from bayesprop.model import Model
-from bayesprop.random_weights import Inputs, input_units
+from bayesprop.random_weights import Inputs, input_units, unit_of_column
 
-__all__ = ["droppable", "for_each_layer", "of_columns", "share_of"]
+__all__ = ["KINDS", "counts_of", "droppable", "for_each_layer", "number_of_column", "of_columns"]
 
-# The layer of each random column, on the device of the model: a captured step must not bring it there again.
-_layers: WeakKeyDictionary[Model, Tensor] = WeakKeyDictionary()
+KINDS = ("layer", "unit", "weight")
+
+# The numbers of random columns, on the device of the model: a captured step must not bring them there again.
+_numbers: WeakKeyDictionary[Model, dict[tuple[str, torch.device], Tensor]] = WeakKeyDictionary()
 
 
 def droppable(model: Model, name: str) -> dict[str, Inputs]:
@@ -45,17 +48,33 @@ def for_each_layer(
     return each.expand(particles, len(names)).clone()
 
 
-def of_columns(values: Tensor, model: Model, missing: float) -> Tensor:
-    """Numbers for each layer (particles, layers) as numbers for each random column (particles, random)."""
-    if model not in _layers or _layers[model].device != values.device:
+def number_of_column(model: Model, kind: str, device: torch.device) -> Tensor:
+    """The number of the layer, the input unit or the weight that each random column is, (random,), counted over all
+    layers; how many there are for columns of none."""
+    held = _numbers.setdefault(model, {})
+    if (kind, device) not in held:
         inputs = input_units(model.network, model.layout)
-        found = torch.full((model.layout.random,), len(inputs))
-        for number, name in enumerate(inputs):
-            found[model.layout.by_name[name].columns] = number
-        _layers[model] = found.to(values.device)
-    return torch.nn.functional.pad(values, (0, 1), value=missing)[:, _layers[model]]
+        found, first = unit_of_column(inputs, model.layout), 0
+        for number, name in enumerate(inputs if kind != "unit" else ()):
+            block = model.layout.by_name[name]
+            found[block.columns] = number if kind == "layer" else torch.arange(first, first + block.size)
+            first += block.size
+        total = {"layer": len(inputs), "unit": sum(layer.count for layer in inputs.values()), "weight": first}[kind]
+        chosen = torch.zeros(model.layout.random, dtype=torch.bool)
+        for name in inputs:
+            chosen[model.layout.by_name[name].columns] = True
+        held[kind, device] = torch.where(chosen, found, total).to(device)
+    return held[kind, device]
 
 
-def share_of(inputs: Mapping[str, Inputs], like: Tensor) -> Tensor:
-    """The numbers of input units of the layers, (layers,)."""
-    return torch.tensor([layer.count for layer in inputs.values()], dtype=like.dtype, device=like.device)
+def of_columns(values: Tensor, model: Model, missing: float, kind: str = "layer") -> Tensor:
+    """Numbers for each layer, unit or weight (particles, count) as numbers for each random column (particles,
+    random)."""
+    padded = torch.nn.functional.pad(values, (0, 1), value=missing)
+    return padded[:, number_of_column(model, kind, values.device)]
+
+
+def counts_of(inputs: Mapping[str, Inputs], kind: str) -> list[int]:
+    """How many numbers each layer has: one, one for each input unit, or one for each weight."""
+    size = {"layer": lambda layer: 1, "unit": lambda layer: layer.count, "weight": lambda layer: math.prod(layer.shape)}
+    return [size[kind](layer) for layer in inputs.values()]

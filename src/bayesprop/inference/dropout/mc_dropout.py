@@ -30,7 +30,6 @@ Dropout in Recurrent Neural Networks", NIPS 2016.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +40,7 @@ from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
 from bayesprop.inference.dropout.bernoulli_prior import expected_log_prior
-from bayesprop.inference.dropout.descent import AbstractDropout, DropoutState, noisy_log_likelihood
+from bayesprop.inference.dropout.descent import AbstractDropout, DropoutState, check_samples, noisy_log_likelihood
 from bayesprop.inference.dropout.layers import droppable, for_each_layer, of_columns
 from bayesprop.inference.method import About
 from bayesprop.model import Batch, Model
@@ -54,7 +53,6 @@ from bayesprop.random_weights import (
     elsewhere,
     mask,
     seeded,
-    silent,
 )
 from bayesprop.rng import Rng
 
@@ -63,7 +61,8 @@ __all__ = ["MCDropout"]
 
 @dataclass(frozen=True)
 class MCDropout(AbstractDropout):
-    """See the module's docstring for the equations and for what `rate` means; other arguments as in `AbstractDropout`.
+    """See the module's docstring for the equations and for what `rate` means; `samples` masks for each step; other
+    arguments as in `AbstractDropout`.
 
     >>> MCDropout(rate=0.2).weight_decay(length_scale=1.0, num_data=100, precision=4.0)
     0.001
@@ -75,6 +74,7 @@ class MCDropout(AbstractDropout):
         choose="a network that is trained with dropout anyway; no further cost",
     )
     rate: float | Tensor | Mapping[str, float] | None = None
+    samples: int = 1
 
     learns: ClassVar[bool] = False
     per_particle = AbstractDropout.per_particle | {"rate"}
@@ -83,7 +83,12 @@ class MCDropout(AbstractDropout):
         rates = list(self.rate.values()) if isinstance(self.rate, Mapping) else [] if self.rate is None else [self.rate]
         inside = [bool(torch.as_tensor((rate >= 0) & (rate < 1)).all()) for rate in map(torch.as_tensor, rates)]
         wrong = [f"a rate lies in [0, 1), got {rate}" for rate, right in zip(rates, inside, strict=True) if not right]
-        return [*super().faults(), *wrong]
+        return [*super().faults(), *wrong, *check_samples(self.samples)]
+
+    @property
+    def noises(self) -> int:
+        """The number of masks for each step."""
+        return self.samples
 
     # -- the Gaussian process behind it -------------------------------------------------------------------------------
 
@@ -137,22 +142,20 @@ class MCDropout(AbstractDropout):
     def log_likelihood(
         self, model: Model, mean: Tensor, strength: Tensor, buffers: dict[str, Tensor], batch: Batch, rng: Rng
     ) -> Tensor:
-        arguments = (model, mean, strength, buffers, batch, rng, self.samples)
+        arguments = (model, mean, strength, buffers, batch, rng)
         if self.rate is None:
             modules = [m for m in dropout_modules(model.network) if not any(m is o for o in model._always_eval)]
-            return noisy_log_likelihood(*arguments, lambda weights, *_: weights, partial(seeded, modules))
+            own = partial(seeded, modules)
+            return noisy_log_likelihood(
+                *arguments, samples=self.samples, noisy=lambda weights, *_: weights, surroundings=own
+            )
         inputs, plan = droppable(model, "MCDropout(rate=...)"), model.plan(Masks(self.samples))
 
         def noisy(weights: dict[str, Tensor], rates: Tensor, source: NoiseSource) -> dict[str, Tensor]:
             laws = {name: partial(bernoulli, rate=rates[number]) for number, name in enumerate(inputs)}
             return mask(weights, plan, inputs, laws, source)
 
-        @contextlib.contextmanager
-        def quiet(_source: NoiseSource):
-            with silent(model.network):
-                yield
-
-        return noisy_log_likelihood(*arguments, noisy, quiet)
+        return noisy_log_likelihood(*arguments, samples=self.samples, noisy=noisy)
 
     def penalty(self, model: Model, mean: Tensor, strength: Tensor) -> Tensor:
         keep = mean.new_ones(mean.shape[0], model.layout.random)
