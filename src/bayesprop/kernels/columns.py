@@ -25,6 +25,7 @@ from bayesprop.kernels.rooms import is_room, room
 __all__ = ["Prior", "Rule", "normal", "prior_constants", "sample", "update"]
 
 BLOCK = 1024  # columns of a program
+STREAMED = "evict_first"  # what caches do with numbers that are not wanted again before they would be lost
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ def update(
     parts = parts.contiguous()
     samples, constants, count = gradient.shape[1], prior.constants, parts.shape[1]
     value = torch.empty(particles, dtype=torch.float32, device=mean.device)
-    block, warps = (512, 4) if particles * columns > 1 << 21 else (128, 1)  # few columns: many small programs
+    many = particles * columns > 1 << 21  # more than caches hold; of fewer columns, many small programs
+    block, warps = (512, 4) if many else (128, 1)
     launch(
         update_kernel, (-(-columns // block), particles),
         mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), gradient,
@@ -165,6 +167,7 @@ def update(
         value_scale / samples, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay,
         FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random, SAMPLES=samples,
         PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None, EACH=constants.shape[1] > 1,
-        PARTS=1 << max(0, count - 1).bit_length(), BLOCK=block, num_warps=warps,
+        PARTS=1 << max(0, count - 1).bit_length(),
+        POLICY=STREAMED if many else "", BLOCK=block, num_warps=warps,
     )  # fmt: skip
     return value

@@ -66,7 +66,7 @@ def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last
     rows, share = inputs.shape[1], lanes // inputs.shape[0]
     work = torch.empty(_places(stack, lanes, rows)[1], dtype=torch.float32, device=theta.device)
     found, source, start = [], inputs, 0
-    for layer in stack.layers:
+    for number, layer in enumerate(stack.layers):
         out = work[start : start + lanes * rows * layer.outputs].view(lanes, rows, layer.outputs)
         if layer is stack.layers[-1] and not last:
             found.append(out)
@@ -76,8 +76,8 @@ def forward(stack: Stack, theta: Tensor, inputs: Tensor, precision: str, *, last
         launch(
         forward_kernel, grid,
             source, theta, out, rows, layer.inputs, layer.outputs, pitch, layer.weight, layer.bias, share,
-            ACTIVATION=layer.activation, PRECISION=precision, BIAS=layer.bias >= 0, BM=bm, BN=bn, BK=bk,
-            num_warps=4 if lanes >= MANY else 2, num_stages=4 if lanes >= MANY else 3,
+            ACTIVATION=layer.activation, PRECISION=precision, BIAS=layer.bias >= 0, REVERSED=number % 2 == 0,
+            BM=bm, BN=bn, BK=bk, num_warps=4 if lanes >= MANY else 2, num_stages=4 if lanes >= MANY else 3,
         )  # fmt: skip
         found.append(out)
         source, share, start = out, 1, start + out.numel()
@@ -134,7 +134,8 @@ def head(stack: Stack, theta: Tensor, outputs: list[Tensor], inputs: Tensor, tar
         pitch, layer.weight, layer.bias, share, lanes // targets.shape[0], -(-layer.inputs // (spans * bk)) * bk,
         _padded(rows),
         ACTIVATION="identity" if alone else stack.layers[-2].activation, PRECISION=precision, BIAS=layer.bias >= 0,
-        ALONE=alone, BOTH=len(stack.layers) > 2, BM=bm, BN=_power(layer.outputs, 16, MOST_CLASSES), BK=bk, num_warps=4,
+        ALONE=alone, BOTH=len(stack.layers) > 2,
+        REVERSED=len(stack.layers) % 2 == 1, BM=bm, BN=_power(layer.outputs, 16, MOST_CLASSES), BK=bk, num_warps=4,
     )  # fmt: skip
     return parts
 
@@ -160,7 +161,7 @@ def backward(stack: Stack, theta: Tensor, outputs: list[Tensor], gradient: Tenso
         backward_kernel, grid,
             places[number][0], theta, outputs[number - 1], *places[number - 1], rows, layer.inputs, layer.outputs,
             pitch, layer.weight, _padded(rows), ACTIVATION=stack.layers[number - 1].activation, BOTH=number > 1,
-            PRECISION=precision, BM=bm, BN=bn, BK=bk, num_warps=2,
+            PRECISION=precision, REVERSED=number % 2 == 0, BM=bm, BN=bn, BK=bk, num_warps=2,
         )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 Launched by `kernels.dense`, which also says what the arguments mean. Weights lie in theta (lanes, columns) as torch has
 them, (outputs, inputs) row by row; lanes lie `pitch` numbers apart. What a layer puts out is stored behind its
-activation; derivatives are read off it.
+activation; derivatives are read off it. Kernels go through the lanes forwards and backwards in turn: each begins with
+those that the one before it has left in the second-level cache.
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ from bayesprop.kernels.device import interpreted
 __all__ = ["backward_kernel", "forward_kernel", "gradient_kernel", "head_kernel"]
 
 INTERPRETED = tl.constexpr(interpreted())
+
+
+@triton.jit
+def _lane(AXIS: tl.constexpr, REVERSED: tl.constexpr):
+    lane = tl.program_id(AXIS).to(tl.int64)
+    if REVERSED:
+        lane = tl.num_programs(AXIS) - 1 - lane
+    return lane
 
 
 @triton.jit
@@ -57,11 +66,11 @@ def _product(a, b, total, PRECISION: tl.constexpr):
 @triton.jit
 def forward_kernel(
     source, theta, out, rows, inputs, outputs, pitch, weight, bias, share,
-    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr,
+    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, REVERSED: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """out = activation(source W' + b); `share` lanes read the same source."""
-    lane = tl.program_id(2).to(tl.int64)
+    lane = _lane(2, REVERSED)
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     source += (lane // share) * rows * inputs
@@ -87,14 +96,14 @@ def forward_kernel(
 @triton.jit
 def backward_kernel(
     behind, theta, before, out, out_transposed, rows, inputs, outputs, pitch, weight, row_pitch,
-    ACTIVATION: tl.constexpr, BOTH: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BOTH: tl.constexpr, PRECISION: tl.constexpr, REVERSED: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """out = (behind W) * activation'(before): from the gradient behind a layer to the one behind the layer before.
 
     With BOTH it is written as it is, for the next step back, besides transposed, for `gradient_kernel`.
     """
-    lane = tl.program_id(2).to(tl.int64)
+    lane = _lane(2, REVERSED)
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)  # of the layer's inputs
     behind += lane * rows * outputs
@@ -125,7 +134,7 @@ def head_kernel(
     source, theta, targets, out_transposed, before, before_transposed, value, rows, inputs, outputs, pitch,
     weight, bias, share, samples, span, row_pitch,
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, ALONE: tl.constexpr, BOTH: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    REVERSED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The last layer, log p(labels | its outputs), and the gradients behind it and before it, for BM rows of a lane.
 
@@ -133,7 +142,7 @@ def head_kernel(
     is written by several programs, `span` columns by each, transposed and with BOTH as it is, too. ACTIVATION is that
     of the layer before; with ALONE there is none.
     """
-    lane = tl.program_id(1).to(tl.int64)
+    lane = _lane(1, REVERSED)
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.arange(0, BN)
     source += (lane // share) * rows * inputs
@@ -231,7 +240,7 @@ def gradient_kernel(
     sources begin at multiples of 16 numbers.
     """
     tile = tl.program_id(0)
-    lane = tl.program_id(1).to(tl.int64)
+    lane = _lane(1, True)
     layer = 0
     for i in tl.static_range(1, LAYERS):
         layer = tl.where(tile >= tl.load(layers + 7 * i + 6), i, layer)

@@ -28,6 +28,7 @@ __all__ = ["check_features", "checked_draws", "outputs"]
 WEIGHT_BUDGET = 64_000_000  # floats of sampled weights held at a time
 ACTIVATION_BUDGET = 64_000_000  # floats of one layer's outputs held at a time
 CACHED = 2_000_000  # the same on a CPU, where fresh memory and full caches cost more than the products gain
+LARGE = 512_000_000  # the same on a GPU, whose time for small pieces is that of their launches
 
 
 def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
@@ -40,7 +41,7 @@ def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
     widest, answer = _widths(model, inputs, rng)
     # As many rows as fit for one draw, then as many draws as fit for so many rows. What the network says is joined for
     # all draws; the weights of all draws are held if rows come in several pieces.
-    working = CACHED if model.device.type == "cpu" else ACTIVATION_BUDGET
+    working = CACHED if model.device.type == "cpu" else _working(model.device)
     rows = max(1, min(length, working // (particles * widest), ACTIVATION_BUDGET // (particles * draws * answer)))
     most = WEIGHT_BUDGET // (particles * model.layout.size)
     group = max(1, min(draws, working // (particles * widest * rows), most))
@@ -68,6 +69,13 @@ def outputs(posterior: Posterior, inputs: Any, draws: int, seed: int) -> Source:
             del whole
 
     return source
+
+
+def _working(device: torch.device) -> int:
+    """Floats of one layer's outputs on a GPU: an eighth of what is free, for a layer needs a few times as much."""
+    if device.type != "cuda":
+        return ACTIVATION_BUDGET
+    return max(CACHED, min(LARGE, torch.cuda.mem_get_info(device)[0] // 32))
 
 
 def _guard(model: Model, rng: Rng) -> contextlib.AbstractContextManager[None]:
