@@ -37,6 +37,7 @@ class Stream(IntEnum):
     SPLIT = 7
     BOOTSTRAP = 8
     PRIOR_FUNCTION = 9
+    MEASUREMENT = 10
     ACTIVATION = 1 << 16
 
 
