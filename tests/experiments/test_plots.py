@@ -1,7 +1,7 @@
 import pytest
 
 from bayesprop.errors import DataError
-from bayesprop.experiments.plots import Line, curve_line, lines_figure
+from bayesprop.experiments.plots import Line, curve_line, lines_figure, strip_figure
 
 
 def curves():
@@ -41,3 +41,13 @@ def test_a_logarithmic_axis_with_dots():
 def test_too_many_lines():
     with pytest.raises(DataError, match="a figure shows a few lines"):
         lines_figure([], xlabel="x", ylabel="y")
+
+
+def test_a_strip_of_dots_for_each_group():
+    figure = strip_figure({"1": [0.1, 0.2, 0.9], "2": [0.3]}, xlabel="x", ylabel="y", top=0.5)
+    (axes,) = figure.axes
+    assert [sorted(line.get_ydata()) for line in axes.lines[:2]] == [[0.1, 0.2, 0.5], [0.3]]
+    assert list(axes.lines[2].get_ydata()) == [0.2, 0.3], "medians"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2"]
+    with pytest.raises(DataError, match="values in each group"):
+        strip_figure({"1": []}, xlabel="x", ylabel="y")

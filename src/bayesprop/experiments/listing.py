@@ -16,6 +16,7 @@ FOLDERS = (
     "table_1",
     "units",
     "choices",
+    "grid",
     "pruning",
     "densities",
 )

@@ -13,7 +13,7 @@ from bayesprop.report.drawing import PALETTE, canvas, legend, percent, style, th
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Line", "curve_line", "lines_figure"]
+__all__ = ["Line", "curve_line", "lines_figure", "strip_figure"]
 
 _INK, MUTED, _RULE, FIRST, SECOND, THIRD = (light for light, _dark in PALETTE.values())
 LOOKS = ((FIRST, "-"), (SECOND, "--"), (THIRD, "-."), (MUTED, ":"), (FIRST, ":"), (SECOND, "-"))
@@ -77,6 +77,32 @@ def lines_figure(
             axes.set_ylim(top=top)
         thousands(axes.xaxis)
         (percent if shares else thousands)(axes.yaxis)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        legend(axes)
+    return figure
+
+
+def strip_figure(
+    groups: Mapping[str, Sequence[float]], *, xlabel: str, ylabel: str, top: float | None = None
+) -> Figure:
+    """A column of dots for each group, beside one another where there are many, and a line through the medians.
+
+    Values above `top` stand at the upper end of the axis.
+    """
+    if not groups or not all(groups.values()):
+        raise DataError("a figure needs values in each group", received=f"{list(groups)}")
+    with style():
+        figure, (axes,) = canvas()
+        for place, values in enumerate(groups.values()):
+            shown = sorted(values if top is None else [min(value, top) for value in values])
+            aside = [place + 0.24 * ((7 * i) % 11 / 5.0 - 1.0) for i in range(len(shown))]
+            axes.plot(aside, shown, "o", color=FIRST, alpha=0.45, markersize=3.5, markeredgewidth=0)
+        medians = [statistics.median(values) for values in groups.values()]
+        axes.plot(range(len(groups)), medians, "-", color=SECOND, label="median")
+        axes.set_xticks(range(len(groups)), list(groups))
+        axes.set_xlim(-0.5, len(groups) - 0.5)
+        percent(axes.yaxis)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
         legend(axes)

@@ -106,7 +106,8 @@ def comparison_table(
     for line in lines:
         ours = line.measured
         first = line.published[0].value if line.published else None
-        difference = f"{ours.mean - first:+.{digits}f}".replace("-", "−") if ours and first is not None else "–"
+        gap = round(ours.mean - first, digits) + 0.0 if ours and first is not None else None  # and never -0.00
+        difference = "–" if gap is None else f"{gap:+.{digits}f}".replace("-", "−")
         rows.append(
             (
                 *line.labels,
