@@ -30,6 +30,12 @@ def test_changed_sources_have_a_star(experiment):
     assert provenance_section(experiment(), made(commit="")).blocks[1].rows[0][5] == "unknown"
 
 
+def test_how_steps_were_taken_is_said_once(experiment):
+    assert len(provenance_section(experiment(), made()).blocks) == 2, "no part has trained anything"
+    section = provenance_section(experiment(), made(result={"engine": "in a graph"}))
+    assert list(section.blocks[2].rows) == [("square-2", "in a graph")]
+
+
 def test_the_page(experiment, tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "find", lambda name: experiment())
     text = write_page(made(), tmp_path / "page.html").read_text(encoding="utf-8")

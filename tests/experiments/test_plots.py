@@ -1,7 +1,7 @@
 import pytest
 
 from bayesprop.errors import DataError
-from bayesprop.experiments.plots import Line, curve_line, lines_figure, strip_figure
+from bayesprop.experiments.plots import Line, bars_figure, curve_line, lines_figure, strip_figure
 
 
 def curves():
@@ -51,3 +51,13 @@ def test_a_strip_of_dots_for_each_group():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2"]
     with pytest.raises(DataError, match="values in each group"):
         strip_figure({"1": []}, xlabel="x", ylabel="y")
+
+
+def test_bars_of_ours_and_hollow_ones():
+    figure = bars_figure({"ours": 5000.0}, xlabel="epochs an hour", published={"theirs": 75.0})
+    (axes,) = figure.axes
+    assert [bar.get_width() + bar.get_x() for bar in axes.patches] == [5000.0, 75.0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["ours", "theirs"]
+    assert [text.get_text() for text in axes.texts] == ["5,000", "75"]
+    with pytest.raises(DataError, match="need positive values"):
+        bars_figure({"ours": 0.0}, xlabel="")

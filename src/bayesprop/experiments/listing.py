@@ -17,8 +17,10 @@ FOLDERS = (
     "units",
     "choices",
     "grid",
+    "cost",
     "pruning",
     "densities",
+    "regression",
 )
 
 

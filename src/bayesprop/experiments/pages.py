@@ -11,6 +11,7 @@ from bayesprop.experiments.experiment import Experiment
 from bayesprop.experiments.listing import find
 from bayesprop.experiments.record import Record
 from bayesprop.report import Section, Table, save
+from bayesprop.report.blocks import Block
 
 __all__ = ["duration", "provenance_section", "write_page"]
 
@@ -36,13 +37,25 @@ def provenance_section(experiment: Experiment, record: Record) -> Section:
         for name, part in record.parts.items()
     ]
     header = ("part", "what", "time", "device", "torch", "commit", "date")
-    blocks = [
+    blocks: list[Block] = [
         Table(("setting", "value"), [(name, _shown(value)) for name, value in record.settings.items()], "Settings"),
         Table(header, parts, f"Parts: {duration(record.seconds)} in all", numeric=(2,)),
     ]
+    engines = _engines(record)
+    if engines:
+        blocks.append(Table(("parts", "how their steps were taken"), engines))
     missing = f" Not run: {', '.join(record.missing)}." if record.missing else ""
     command = f"bayesprop reproduce {record.name} --scale {record.scale}"
     return Section("How this was made", blocks, f"{command}. {experiment.shows}{missing}")
+
+
+def _engines(record: Record) -> list[tuple[str, str]]:
+    """What the engine said of the trainings, with the parts of which it said so."""
+    found: dict[str, list[str]] = {}
+    for name, result in record.results():
+        if result.get("engine"):
+            found.setdefault(str(result["engine"]), []).append(name)
+    return [(", ".join(names), engine) for engine, names in found.items()]
 
 
 def _subtitle(experiment: Experiment, record: Record) -> str:

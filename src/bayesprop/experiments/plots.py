@@ -13,7 +13,7 @@ from bayesprop.report.drawing import PALETTE, canvas, legend, percent, style, th
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Line", "curve_line", "lines_figure", "strip_figure"]
+__all__ = ["Line", "bars_figure", "curve_line", "lines_figure", "strip_figure"]
 
 _INK, MUTED, _RULE, FIRST, SECOND, THIRD = (light for light, _dark in PALETTE.values())
 LOOKS = ((FIRST, "-"), (SECOND, "--"), (THIRD, "-."), (MUTED, ":"), (FIRST, ":"), (SECOND, "-"))
@@ -106,4 +106,31 @@ def strip_figure(
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
         legend(axes)
+    return figure
+
+
+def bars_figure(values: Mapping[str, float], *, xlabel: str, published: Mapping[str, float] | None = None) -> Figure:
+    """One bar for each of ours on a logarithmic axis, and below them a hollow one for each published value."""
+    theirs = dict(published or {})
+    if not values or min([*values.values(), *theirs.values()]) <= 0:
+        raise DataError("bars on a logarithmic axis need positive values", received=f"{dict(values)} and {theirs}")
+    with style():
+        figure, (axes,) = canvas(height=1.0 + 0.32 * (len(values) + len(theirs)))
+        rows = [*values.items(), *theirs.items()]
+        low = min(value for _, value in rows) / 3.0
+        for place, (_, value) in enumerate(rows):
+            ours = place < len(values)
+            inside, edge = (FIRST, FIRST) if ours else ("none", SECOND)
+            axes.barh(place, value - low, left=low, height=0.62, facecolor=inside, edgecolor=edge)
+            axes.text(
+                value * 1.06, place, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", va="center", color=_INK
+            )
+        axes.set_xscale("log")
+        axes.set_xlim(low, max(value for _, value in rows) * 3.0)
+        axes.set_yticks(range(len(rows)), [label for label, _ in rows])
+        axes.invert_yaxis()
+        axes.grid(visible=False)
+        axes.locator_params(axis="x", numticks=4)
+        thousands(axes.xaxis)
+        axes.set_xlabel(xlabel)
     return figure
