@@ -27,7 +27,9 @@ class TestIVON(MethodSuite):
         likelihood to the power 1 / T."""
         for temperature in (1.0, 4.0):
             estimator = SharedWeights(16, antithetic=True)
-            method = IVON(0.3, beta2=0.98, temperature=temperature, estimator=estimator, initial_scale=0.3)
+            method = IVON(
+                0.3, clip_radius=None, beta2=0.98, temperature=temperature, estimator=estimator, initial_scale=0.3
+            )
             posterior = run_to_the_end(problem, method, 600)
             eye = torch.eye(4).double()
             precision = (problem.precision - eye) / temperature + eye
@@ -43,7 +45,7 @@ def test_algorithm_1_of_the_paper(particles):
     problem = Problem(small_network(), normal(9, 3), prior=priors.Normal(0.0, 0.7), num_data=30)
     model, width = problem.model, problem.model.layout.size
     rate, beta2, count, delta = 0.1, 0.9, 30.0, 1.0 / (30.0 * 0.49)
-    method = IVON(rate, beta1=0.0, beta2=beta2, schedule=Constant(), initial_scale=0.3)
+    method = IVON(rate, clip_radius=None, beta1=0.0, beta2=beta2, schedule=Constant(), initial_scale=0.3)
     rng = Rng.create(3, particles)
     state = method.init(model, rng)
     m, h = state.mean.clone(), 1.0 / (count * 0.09) - delta
@@ -68,7 +70,14 @@ def test_algorithm_1_of_the_paper(particles):
 def test_momentum_is_that_of_adam_without_its_second_moment():
     """Two steps: b1 m + (1 - b1) g, divided by what is missing of it at the start."""
     problem = LinearRegression()
-    method = IVON(0.1, beta1=0.9, beta2=1.0 - 1e-12, schedule=Constant(), estimator=SharedWeights(2, antithetic=True))
+    method = IVON(
+        0.1,
+        clip_radius=None,
+        beta1=0.9,
+        beta2=1.0 - 1e-12,
+        schedule=Constant(),
+        estimator=SharedWeights(2, antithetic=True),
+    )
     rng, batch = Rng.create(0), problem.batch()
     state = method.init(problem.model, rng)
     precision, mean = state.precision.clone(), state.mean.clone()

@@ -14,6 +14,7 @@ from bayesprop.inference.method import state_tensors
 from bayesprop.inference.optimizers import as_optimizer
 from bayesprop.inference.variational import gradients, on_device
 from bayesprop.kernels import device
+from bayesprop.kernels.rooms import is_room
 from bayesprop.random_weights import Flipout, LocalReparameterization, SharedWeights
 from bayesprop.rng import Rng
 
@@ -103,6 +104,21 @@ def assert_same(problem: Problem, method, body: str, *, particles: int = 2, step
     assert float((plain["mean"] - start.mean).abs().max()) > 1e-3
     for name, tensor in plain.items():
         torch.testing.assert_close(ours[name], tensor, rtol=rtol, atol=rtol, msg=lambda text, n=name: f"{n}: {text}")
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_gradients_of_a_stack_reach_the_update_as_they_are(interpreter, monkeypatch, samples):
+    """Rows that are no room are copied by the update: one pass over all columns in each step."""
+    seen, update = [], on_device.columns.update
+
+    def watched(*arguments, **options):
+        seen.append(is_room(arguments[3]))
+        return update(*arguments, **options)
+
+    monkeypatch.setattr(on_device.columns, "update", watched)
+    problem = problem_on(interpreter, dense(), normal(12, 3))
+    run(problem, method_with(estimator=SharedWeights(samples)), particles=3, steps=1, plain=False)
+    assert seen == [True]
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -73,9 +73,10 @@ class IVON(Method[CurvatureState]):
         temperature: T, a number or one for each particle.
         initial_mean, initial_scale: where q starts; see `starting_means`.
         schedule: factor on the learning rates as a function of the training's progress.
-        clip_radius: longest step of one weight, before the learning rate.
+        clip_radius: longest step of one weight, before the learning rate; None for any. Where the curvature of a weight is
+            estimated too small, as for a unit that is mostly off, its step would be far too long.
 
-    >>> IVON(learning_rate=0.05).temperature
+    >>> IVON(learning_rate=0.02).temperature
     1.0
     """
 
@@ -84,7 +85,7 @@ class IVON(Method[CurvatureState]):
         cost="1 step, 1 copy of the weights more than SGD with momentum",
         choose="a spread for every weight of a large network, at the price of Adam",
     )
-    learning_rate: float | Tensor = 0.05
+    learning_rate: float | Tensor = 0.1
     beta1: float = 0.9
     beta2: float = 0.999
     estimator: Estimator = SharedWeights()
@@ -92,7 +93,7 @@ class IVON(Method[CurvatureState]):
     initial_mean: Start = "fan_in"
     initial_scale: float | Tensor = 0.02
     schedule: Schedule = Cosine()
-    clip_radius: float | None = None
+    clip_radius: float | None = 0.03
     point_learning_rate: float | Tensor = 3e-3
 
     per_particle = frozenset({"learning_rate", "temperature", "initial_scale", "schedule", "point_learning_rate"})
@@ -117,7 +118,7 @@ class IVON(Method[CurvatureState]):
         ]
         if faults:
             raise ConfigurationError(
-                "IVON cannot work like this: " + "; ".join(faults), write="IVON(learning_rate=0.05)"
+                "IVON cannot work like this: " + "; ".join(faults), write="IVON(learning_rate=0.1)"
             )
 
     @property
