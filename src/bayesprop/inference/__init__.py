@@ -1,7 +1,7 @@
 """Methods: how beliefs change with data. One file each, in folders by family."""
 
 from bayesprop.inference.averaging import SWAG
-from bayesprop.inference.dropout import GaussianDropout, MCDropout, SparseVariationalDropout
+from bayesprop.inference.dropout import ConcreteDropout, GaussianDropout, MCDropout, SparseVariationalDropout
 from bayesprop.inference.ensembles import DeepEnsemble, PriorFunction
 from bayesprop.inference.function_space import RBF, FunctionalVI, WidePrior
 from bayesprop.inference.kernels import NNGP, DeepKernel, Erf
@@ -33,6 +33,7 @@ __all__ = [
     "Adam",
     "BayesByBackprop",
     "Boosting",
+    "ConcreteDropout",
     "Constant",
     "Cosine",
     "Cyclical",
