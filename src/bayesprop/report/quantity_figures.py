@@ -71,7 +71,14 @@ def rank_histogram(ranks: Any, *, bins: int = 10) -> Figure:
 
 
 def prediction_band(
-    inputs: Any, mean: Any, noisy: tuple[Any, Any], sure: tuple[Any, Any], points: tuple[Any, Any]
+    inputs: Any,
+    mean: Any,
+    noisy: tuple[Any, Any],
+    sure: tuple[Any, Any],
+    points: tuple[Any, Any],
+    *,
+    names: tuple[str, str] = ("90 % of targets", "90 % of functions"),
+    against: tuple[str, Any, Any] | None = None,
 ) -> Figure:
     """The mean over one input, two bands around it, and data.
 
@@ -80,13 +87,18 @@ def prediction_band(
         noisy: low and high end of where a target is expected.
         sure: low and high end of where the function is expected, the inner band.
         points: inputs and targets of the data, at most 600 of which are drawn.
+        names: what the wide and the narrow band hold.
+        against: name, low and high end of another band to compare with, drawn as lines.
     """
     x, y = (thinned(values) for values in points)
     with style():
         figure, (axes,) = canvas()
-        axes.fill_between(inputs, *noisy, color=FIRST, alpha=0.18, linewidth=0, label="90 % of targets")
-        axes.fill_between(inputs, *sure, color=FIRST, alpha=0.45, linewidth=0, label="90 % of functions")
+        axes.fill_between(inputs, *noisy, color=FIRST, alpha=0.18, linewidth=0, label=names[0])
+        axes.fill_between(inputs, *sure, color=FIRST, alpha=0.45, linewidth=0, label=names[1])
         axes.plot(inputs, mean, color=FIRST)
+        if against is not None:
+            axes.plot(inputs, against[1], color=INK, linewidth=1.0, linestyle=(0, (4, 3)), label=against[0])
+            axes.plot(inputs, against[2], color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
         axes.plot(x, y, "o", color=SECOND, markersize=3.2, markeredgewidth=0, label="data")
         axes.set_xlim(inputs[0], inputs[-1])
         thousands(axes.xaxis)
