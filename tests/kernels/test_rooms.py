@@ -30,6 +30,13 @@ def test_lanes_of_a_room_are_a_room():
     assert is_room(made.flatten(0, 1).unflatten(0, (2, 3)))
 
 
+def test_the_stride_of_a_single_one_does_not_matter():
+    """PyTorch gives the axis of one sample the stride of a row without its padding."""
+    one = room(3, 5, device=CPU).unflatten(0, (3, 1))
+    assert one.stride() == (32, 5, 1)
+    assert is_room(one)
+
+
 def test_what_is_no_room():
     made = room(4, 40, device=CPU)
     assert not is_room(torch.zeros(4, 40))  # the next row begins behind the last column

@@ -20,12 +20,11 @@ from torch import Tensor
 
 from bayesprop.kernels.device import launch
 from bayesprop.kernels.mean_field import FAMILIES
-from bayesprop.kernels.rooms import is_room, room
+from bayesprop.kernels.rooms import is_room, pitch, room
 
 __all__ = ["Prior", "Rule", "normal", "prior_constants", "sample", "update"]
 
 BLOCK = 1024  # columns of a program
-STREAMED = "evict_first"  # what caches do with numbers that are not wanted again before they would be lost
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,13 @@ def sample(
     from bayesprop.kernels.device_columns import sample_kernel
 
     _check(mean, rho)
-    particles, columns = mean.shape
+    (particles, columns), width = mean.shape, rho.shape[1]
     out = room(particles, samples, columns, dtype=dtype, device=mean.device)
     pairs = samples // 2 if antithetic else 0
     grid = (-(-columns // BLOCK), particles * samples)
     launch(
         sample_kernel, grid,
-        out, mean, rho, seeds, step, stream, mean.stride(0), rho.stride(0), rho.shape[1], samples, pairs, BLOCK=BLOCK
+        out, mean, rho, seeds, step, stream, pitch(columns), pitch(width), width, samples, pairs, BLOCK=BLOCK
     )  # fmt: skip
     return out
 
@@ -151,23 +150,23 @@ def update(
     (particles, columns), width = mean.shape, rho.shape[1]
     _check(mean, rho, *moments.values(), *(() if ahead is None else (ahead,)))
     whole = is_room(gradient)
-    gradient = gradient if whole else gradient.contiguous()  # autograd may hand over a part of something larger
-    gradient_end = gradient.stride(1) if whole else columns
+    samples = gradient.shape[1]
+    lanes = gradient if whole else gradient.contiguous()  # autograd may hand over a part of something larger
+    lanes, end = lanes.flatten(0, 1), pitch(columns) if whole else columns
     parts = parts.contiguous()
-    samples, constants, count = gradient.shape[1], prior.constants, parts.shape[1]
+    constants, count = prior.constants, parts.shape[1]
     value = torch.empty(particles, dtype=torch.float32, device=mean.device)
     many = particles * columns > 1 << 21  # more than caches hold; of fewer columns, many small programs
     block, warps = (512, 4) if many else (128, 1)
     launch(
         update_kernel, (-(-columns // block), particles),
-        mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), gradient,
+        mean, rho, *rule.moments(moments, "mean", mean), *rule.moments(moments, "rho", rho), lanes,
         mean if scores is None else scores, mean if ahead is None else ahead, parts, value, seeds, step, numbers,
-        constants, constants.stride(0) if constants.shape[0] > 1 else 0, stream, mean.stride(0), rho.stride(0),
-        gradient.stride(1), gradient_end, random, width, particles, count, likelihood_scale, kl_scale,
+        constants, constants.stride(0) if constants.shape[0] > 1 else 0, stream, pitch(columns), pitch(width),
+        lanes.stride(0), end, random, width, particles, count, likelihood_scale, kl_scale,
         value_scale / samples, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay,
         FAMILY=prior.family, EXACT=prior.exact, RULE=rule.name, REST=columns > random, SAMPLES=samples,
         PAIRS=samples // 2 if antithetic else 0, AHEAD=ahead is not None, EACH=constants.shape[1] > 1,
-        PARTS=1 << max(0, count - 1).bit_length(),
-        POLICY=STREAMED if many else "", BLOCK=block, num_warps=warps,
+        PARTS=1 << max(0, count - 1).bit_length(), BLOCK=block, num_warps=warps,
     )  # fmt: skip
     return value

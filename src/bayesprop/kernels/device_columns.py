@@ -66,8 +66,7 @@ def update_kernel(
     numbers, constants, particle_stride, stream, pitch, rho_pitch, gradient_pitch, gradient_end, random, width,
     particles, count, likelihood_scale, kl_scale, value_scale, b1, b2, epsilon, weight_decay,
     FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, REST: tl.constexpr, SAMPLES: tl.constexpr,
-    PAIRS: tl.constexpr, AHEAD: tl.constexpr, EACH: tl.constexpr, PARTS: tl.constexpr, POLICY: tl.constexpr,
-    BLOCK: tl.constexpr,
+    PAIRS: tl.constexpr, AHEAD: tl.constexpr, EACH: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One step of the optimiser on BLOCK columns of one particle, from dL/dw (lanes, columns).
 
@@ -96,8 +95,8 @@ def update_kernel(
     rho_second += row * rho_pitch
     gradient += row * SAMPLES * gradient_pitch
     theta += row * SAMPLES * pitch
-    mu = tl.load(mean + column, mask=here, other=0.0, eviction_policy=POLICY)
-    rho_old = tl.load(rho + column, mask=spread, other=0.0, eviction_policy=POLICY)
+    mu = tl.load(mean + column, mask=here, other=0.0)
+    rho_old = tl.load(rho + column, mask=spread, other=0.0)
     std, slope = std_and_slope(rho_old)
     constant = constants + row * particle_stride
     if EACH:
@@ -118,7 +117,7 @@ def update_kernel(
     for sample in range(SAMPLES):
         noise = _draw(seed, block, sample, now, stream, PAIRS)
         g = likelihood_scale * tl.load(
-            gradient + sample * gradient_pitch + column, mask=column < gradient_end, other=0.0, eviction_policy=POLICY
+            gradient + sample * gradient_pitch + column, mask=column < gradient_end, other=0.0
         )
         if FAMILY == "given":
             at = scores + (row * SAMPLES + sample) * width + column
@@ -138,7 +137,7 @@ def update_kernel(
     new_mean, new_rho = finish(
         mean, rho, mean_first, mean_second, rho_first, rho_second, column, here, spread, weights, mu, rho_old, std,
         slope, by_mean, by_std, numbers, particle, particles, kl_scale, b1, b2, epsilon, weight_decay, c0, c1,
-        FAMILY, EXACT, RULE, REST, POLICY,
+        FAMILY, EXACT, RULE, REST,
     )  # fmt: skip
     if AHEAD:
         std, slope = std_and_slope(new_rho)

@@ -156,43 +156,26 @@ def kl_gradients(mean, std, FAMILY: tl.constexpr, c0, c1):
 
 
 @triton.jit
-def _optimise(
-    value,
-    first,
-    second,
-    at,
-    mask,
-    old,
-    gradient,
-    rate,
-    decay,
-    b1,
-    b2,
-    epsilon,
-    k2,
-    RULE: tl.constexpr,
-    POLICY: tl.constexpr,
-):
+def _optimise(value, first, second, at, mask, old, gradient, rate, decay, b1, b2, epsilon, k2, RULE: tl.constexpr):
     """Move the numbers at `at` along a gradient, with whatever the optimiser remembers of earlier steps.
 
-    `rate` is Adam's divided by its first correction, `k2` the second's inverse. POLICY says what caches do with the
-    numbers, which are not wanted again before the next step.
+    `rate` is Adam's divided by its first correction, `k2` the second's inverse.
     """
     if RULE == "adam":
-        m = b1 * tl.load(first + at, mask=mask, other=0.0, eviction_policy=POLICY) + (1.0 - b1) * gradient
-        v = b2 * tl.load(second + at, mask=mask, other=0.0, eviction_policy=POLICY) + (1.0 - b2) * gradient * gradient
+        m = b1 * tl.load(first + at, mask=mask, other=0.0) + (1.0 - b1) * gradient
+        v = b2 * tl.load(second + at, mask=mask, other=0.0) + (1.0 - b2) * gradient * gradient
         # A root may go by the reciprocal, which is infinite for numbers below 1.2e-38.
         denominator = _root(tl.maximum(v * k2, 1.2e-38)) + epsilon
-        tl.store(first + at, m, mask=mask, eviction_policy=POLICY)
-        tl.store(second + at, v, mask=mask, eviction_policy=POLICY)
+        tl.store(first + at, m, mask=mask)
+        tl.store(second + at, v, mask=mask)
         new = old * decay - rate * m * _reciprocal(denominator)
     elif RULE == "momentum":
-        m = b1 * tl.load(first + at, mask=mask, other=0.0, eviction_policy=POLICY) + gradient
-        tl.store(first + at, m, mask=mask, eviction_policy=POLICY)
+        m = b1 * tl.load(first + at, mask=mask, other=0.0) + gradient
+        tl.store(first + at, m, mask=mask)
         new = old - rate * m
     else:
         new = old - rate * gradient
-    tl.store(value + at, new, mask=mask, eviction_policy=POLICY)
+    tl.store(value + at, new, mask=mask)
     return new
 
 
@@ -201,7 +184,7 @@ def finish(
     mean, rho, mean_first, mean_second, rho_first, rho_second,
     at, here, spread, weights, mu, rho_old, std, slope, by_mean, by_std, numbers, particle, particles, kl_scale,
     b1, b2, epsilon, weight_decay, c0, c1,
-    FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, REST: tl.constexpr, POLICY: tl.constexpr,
+    FAMILY: tl.constexpr, EXACT: tl.constexpr, RULE: tl.constexpr, REST: tl.constexpr,
 ):  # fmt: skip
     """Add what is left of the KL's gradient to the gradients by mean and std, and take the optimiser's step.
 
@@ -224,9 +207,9 @@ def finish(
         mean_rate = mean_rate * k1
         rho_rate = rho_rate * k1
     new_rho = _optimise(
-        rho, rho_first, rho_second, at, spread, rho_old, by_rho, rho_rate, 1.0, b1, b2, epsilon, k2, RULE, POLICY
+        rho, rho_first, rho_second, at, spread, rho_old, by_rho, rho_rate, 1.0, b1, b2, epsilon, k2, RULE
     )
     new_mean = _optimise(
-        mean, mean_first, mean_second, at, here, mu, by_mean, mean_rate, decay, b1, b2, epsilon, k2, RULE, POLICY
+        mean, mean_first, mean_second, at, here, mu, by_mean, mean_rate, decay, b1, b2, epsilon, k2, RULE
     )
     return new_mean, new_rho

@@ -10,12 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["is_room", "room", "settle"]
+__all__ = ["is_room", "pitch", "room", "settle"]
 
 STEP = 32  # numbers
 
 
-def _pitch(columns: int) -> int:
+def pitch(columns: int) -> int:
+    """How far apart rows of so many columns lie."""
     return -(-columns // STEP) * STEP
 
 
@@ -23,17 +24,18 @@ def room(*shape: int, device: torch.device, dtype: torch.dtype = torch.float32) 
     """A room of this shape, whose numbers are anything."""
     *rows, columns = shape
     make = torch.zeros if device.type == "cpu" else torch.empty  # arithmetic on anything is a warning in an interpreter
-    return make(*rows, _pitch(columns), device=device, dtype=dtype)[..., :columns]
+    return make(*rows, pitch(columns), device=device, dtype=dtype)[..., :columns]
 
 
 def is_room(tensor: Tensor) -> bool:
     """Whether a tensor is one that `room` has made."""
-    pitch, expected = _pitch(tensor.shape[-1]), []
-    for size in reversed(tensor.shape[:-1]):
-        expected.append(pitch)
-        pitch *= size
-    whole = tensor.untyped_storage().nbytes() == pitch * tensor.element_size()
-    return whole and tensor.storage_offset() == 0 and tensor.stride() == (*reversed(expected), 1)
+    size = pitch(tensor.shape[-1])
+    for length, stride in zip(reversed(tensor.shape[:-1]), reversed(tensor.stride()[:-1]), strict=True):
+        if length > 1 and stride != size:  # a view may have any stride where there is only one
+            return False
+        size *= length
+    whole = tensor.untyped_storage().nbytes() == size * tensor.element_size()
+    return whole and tensor.storage_offset() == 0 and tensor.stride(-1) == 1
 
 
 def settle(tensor: Tensor) -> Tensor:
