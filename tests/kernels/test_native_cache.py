@@ -53,7 +53,9 @@ def test_the_cache_is_where_others_are(monkeypatch):
 def test_the_second_process_does_not_compile(fresh, monkeypatch):
     builds: list[Path] = []
     build = native._build
-    monkeypatch.setattr(native, "_build", lambda compiler, target: builds.append(target) or build(compiler, target))
+    monkeypatch.setattr(
+        native, "_build", lambda compiler, target, *source: builds.append(target) or build(compiler, target)
+    )
     first = fresh()
     fresh.cache_clear()
     assert fresh() is not first
@@ -65,7 +67,7 @@ def test_the_second_process_does_not_compile(fresh, monkeypatch):
 def test_another_processor_or_another_source_is_another_file(fresh, monkeypatch, tmp_path):
     names: list[str] = []
 
-    def note(compiler: str, target: Path) -> None:
+    def note(compiler: str, target: Path, source: Path) -> None:
         names.append(target.name)
         raise OSError("only the name is looked at")
 
@@ -93,8 +95,8 @@ def test_a_damaged_file_in_the_cache_is_built_again(native_code, monkeypatch, tm
     target, whole = tmp_path / "cached.so", tmp_path / "whole.so"
     whole.write_bytes(Path(native.library().handle._name).read_bytes())  # type: ignore[union-attr]
     target.write_bytes(left)
-    monkeypatch.setattr(native, "_build", lambda compiler, to: whole.rename(to))
-    found = native._load("compiler", target)
+    monkeypatch.setattr(native, "_build", lambda compiler, to, source: whole.rename(to))
+    found = native._load("compiler", target, native.SOURCE)
     assert found._name == str(target)
     assert not whole.exists()
 

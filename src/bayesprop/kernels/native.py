@@ -1,4 +1,4 @@
-"""Build and load the CPU bodies: one C++ file, compiled on first use, cached by its own hash.
+"""Build and load the CPU bodies: C++ files, each compiled on first use and cached by its own hash.
 
 Where there is no compiler the definitions in plain torch run instead and give the same numbers to float tolerance, more
 slowly. `status()` says which of the two it is and why; nothing is decided silently.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["Library", "library", "status", "threads"]
+__all__ = ["Library", "built", "library", "status", "threads"]
 
 SOURCE = Path(__file__).with_name("native.cpp")
 # -ffast-math lets the compiler use vector versions of log, exp, sin and cos. It is given to the compiler and not to the
@@ -60,24 +60,24 @@ def _openmp() -> str:
     return str(found[0]) if found else "-lgomp"
 
 
-def _build(compiler: str, target: Path) -> None:
+def _build(compiler: str, target: Path, source: Path = SOURCE) -> None:
     """Compile into a folder of our own, then rename: two processes that build at once do not see half a file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         item, shared = Path(folder) / "native.o", Path(folder) / "native.so"
-        compile_command = [compiler, *COMPILE, *WIDE, str(SOURCE), "-o", str(item)]
+        compile_command = [compiler, *COMPILE, *WIDE, str(source), "-o", str(item)]
         link_command = [compiler, "-shared", str(item), _openmp(), "-lm", "-o", str(shared)]
         for command in (compile_command, link_command):
             subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=120)
         os.replace(shared, target)
 
 
-def _load(compiler: str, target: Path) -> ctypes.CDLL:
+def _load(compiler: str, target: Path, source: Path) -> ctypes.CDLL:
     """The library at `target`, built first if it is not there, and once more if what is there cannot be loaded."""
     if target.exists():
         with contextlib.suppress(OSError):  # a file that a crash or a full disk cut short
             return ctypes.CDLL(str(target))
-    _build(compiler, target)
+    _build(compiler, target, source)
     return ctypes.CDLL(str(target))
 
 
@@ -88,21 +88,26 @@ def _why(error: Exception) -> str:
     return (text.strip() or str(error)).splitlines()[-1]
 
 
-@functools.cache
-def library() -> Library:
-    """Build the library if needed and load it, once a process."""
+def built(source: Path, functions: tuple[str, ...]) -> Library:
+    """The library of one source file, built if it is not there yet."""
     compiler = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
     if compiler is None:
         return Library(None, "no C++ compiler (g++, c++ or clang++) is on the PATH")
     recipe = " ".join((compiler, *COMPILE, *WIDE, _openmp(), _cpu()))
-    name = hashlib.sha256(SOURCE.read_bytes() + recipe.encode()).hexdigest()[:16]
+    name = hashlib.sha256(source.read_bytes() + recipe.encode()).hexdigest()[:16]
     try:
-        handle = _load(compiler, _cache() / f"{name}.so")
+        handle = _load(compiler, _cache() / f"{name}.so", source)
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: a user without a home folder
         return Library(None, f"{compiler} could not build it: {_why(error)}")
-    for function in ("bits", "normal", "sample", "adam"):
+    for function in functions:
         getattr(handle, f"bayesprop_{function}").restype = None
     return Library(handle, f"native code, compiled with {compiler} for this processor")
+
+
+@functools.cache
+def library() -> Library:
+    """The bodies of noise and of mean-field steps, once a process."""
+    return built(SOURCE, ("bits", "normal", "sample", "adam"))
 
 
 def status() -> str:

@@ -31,6 +31,7 @@ from bayesprop.errors import BayespropWarning, ConfigurationError
 from bayesprop.inference.collection import Kept, check_budget, keep, kept_bytes, kept_samples, make_kept
 from bayesprop.inference.mcmc.adaptation import Spread, Tuning, chees_slope, jitter_of, window_ends
 from bayesprop.inference.mcmc.leapfrog import energy, trajectory
+from bayesprop.inference.mcmc.native_chains import explain, native_target
 from bayesprop.inference.mcmc.target import Point, Target
 from bayesprop.inference.method import About, Info, Method
 from bayesprop.inference.optimizers import Adam
@@ -181,7 +182,7 @@ class HMC(Method[HamiltonianState]):
                 tuning.restart(self._first_step(target, state, momentum))
             step, length, share = self._lengths(tuning, index, warm)
             count = min(max(math.ceil(share * length / step), 1), self.longest)
-            proposal, last = trajectory(target, state.point, momentum, state.scale, step, count)
+            proposal, last = self._travel(target, state.point, momentum, state.scale, step, count)
             gain = energy(state.point, momentum) - energy(proposal, last)
             acceptance = gain.clamp_max(0.0).exp().nan_to_num(0.0)
             if warm:
@@ -202,6 +203,20 @@ class HMC(Method[HamiltonianState]):
             keep(state.kept, (place - 1) % self.samples, state.point.theta, state.point.buffers)
         return state, Info(state.point.log_likelihood)
 
+    def explain(self, model: Model) -> str:
+        """Which body runs the trajectories of a model, and why, in one sentence."""
+        return explain(model)
+
+    @staticmethod
+    def _travel(
+        target: Target, start: Point, momentum: Tensor, scale: Tensor, step_size: float, steps: int
+    ) -> tuple[Point, Tensor]:
+        """A trajectory, as native code where there is one for the model."""
+        native = native_target(target.model, target.batch)
+        if native is None:
+            return trajectory(target, start, momentum, scale, step_size, steps)
+        return native.trajectory(start, momentum, scale, step_size, steps)
+
     # -- what is learnt in the warm-up --------------------------------------------------------------------------------
 
     def _lengths(self, tuning: Tuning, index: int, warm: bool) -> tuple[float, float, float]:
@@ -218,7 +233,7 @@ class HMC(Method[HamiltonianState]):
             return self.step_size
         step, now = 1.0, energy(state.point, momentum)
         while step > LEAST_STEP:
-            gain = now - energy(*trajectory(target, state.point, momentum, state.scale, step, 1))
+            gain = now - energy(*self._travel(target, state.point, momentum, state.scale, step, 1))
             if float(gain.clamp_max(0.0).exp().nan_to_num(0.0).mean()) >= self.acceptance:
                 break
             step *= 0.5
