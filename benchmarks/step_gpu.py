@@ -33,7 +33,7 @@ def peers(folder: str) -> dict[str, float]:
     here = Path(__file__).resolve().parent
     path = os.pathsep.join((folder, os.environ.get("PYTHONPATH", "")))
     environment = {**os.environ, "PYTHONPATH": path, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    command = [sys.executable, str(here / "peers.py"), "--device", "cuda", "--steps", "500"]
+    command = [sys.executable, str(here / "peers.py"), "--device", "cuda", "--steps", "200"]
     out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     found = json.loads(out.stdout.splitlines()[-1])
     return {name: value * 1e3 for name, value in found.items() if isinstance(value, float)}
