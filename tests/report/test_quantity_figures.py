@@ -93,3 +93,14 @@ def test_many_rows_are_thinned_evenly():
     assert (many[0], many[-1]) == (0, 99_999)
     gaps = np.diff(many)
     assert gaps.max() - gaps.min() <= 1
+
+
+def test_a_band_beside_another_one():
+    x = np.linspace(0, 1, 5)
+    figure = prediction_band(
+        x, x, (x - 2, x + 2), (x - 1, x + 1), ([0.5], [0.5]), names=("wide", "narrow"), against=("theirs", x - 3, x + 3)
+    )
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["wide", "narrow", "theirs", "data"]
+    lines = [line.get_ydata() for line in axes.get_lines() if line.get_linestyle() == "--"]
+    np.testing.assert_allclose(lines, [x - 3, x + 3])

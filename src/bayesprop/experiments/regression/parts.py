@@ -163,7 +163,7 @@ def _trained(
 
 
 def _grid(ends: tuple[float, float], places: int) -> Tensor:
-    return torch.linspace(*ends, places)[:, None]
+    return torch.linspace(*ends, places, dtype=torch.float64)[:, None]
 
 
 def _points(data: Data) -> dict[str, list[float]]:
