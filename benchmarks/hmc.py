@@ -1,22 +1,33 @@
 """HMC on two moons with a hierarchical prior: have chains met, do two runs agree, and what does a sample cost.
 
-    python benchmarks/hmc.py [--chains 4] [--warm-up 500] [--samples 1000] [--seeds 2] [--trajectory 3.0]
+    python benchmarks/hmc.py [--chains 4] [--warm-up 1000] [--samples 1000] [--seeds 2] [--trajectory 3.0] [--threads 2]
+        [--numpyro]
 
 The data are scikit-learn's moons (1000 rows, noise 0.2, standardised, half of them for training), the network 2-5-5-2
 with tanh, and the weights of each layer N(0, tau^2) with tau ~ HalfNormal(1), non-centred. R-hat and effective sample
 sizes are those of the probability of class 1 on a grid, (chains, samples, places); the total variation between two runs
-is the mean over a grid of the difference of their predictive probabilities.
+is the mean over a grid of the difference of their predictive probabilities. Effective samples per second count the
+whole run, warm-up and compilation included.
+
+With --numpyro, NumPyro's NUTS takes turns with it on the same data, model, chains and cores; NUMPYRO_PYTHON is a Python
+that has it. The difference of two means is held against its standard error, sqrt(variance / ESS) of
+both, at each place.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import statistics
+import subprocess
+import tempfile
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import record
 import torch
 from torch import Tensor, nn
@@ -46,8 +57,64 @@ def grid(count: int) -> Tensor:
     return torch.cartesian_prod(axis, axis)
 
 
-def one(seed: int, method: HMC) -> tuple[dict[str, Any], Tensor]:
-    """The numbers of one run, and its predictive probability of class 1 on a grid of 100 x 100."""
+def places() -> Tensor:
+    """The part of the grid for R-hat and ESS."""
+    return grid(int(PLACES**0.5))
+
+
+def health(traced: Tensor, seconds: float) -> dict[str, float]:
+    """R-hat and effective samples of probabilities (chains, samples, places)."""
+    ess, r_hat = bp.diagnostics.effective_sample_size(traced), bp.diagnostics.r_hat(traced)
+    return {
+        "r_hat_max": float(r_hat.max()),
+        "r_hat_median": float(r_hat.median()),
+        "ess_min": float(ess.min()),
+        "ess_median": float(ess.median()),
+        "ess_min_per_second": float(ess.min()) / seconds,
+        "ess_median_per_second": float(ess.median()) / seconds,
+    }
+
+
+def scores(held: Tensor, targets: Tensor) -> dict[str, float]:
+    return {
+        "test_nll": -float(held[torch.arange(len(targets)), targets].log().mean()),
+        "test_error": float((held.argmax(1) != targets).double().mean()),
+    }
+
+
+def apart(one: Tensor, other: Tensor) -> dict[str, float]:
+    """How far the means of two runs (chains, samples, places) are from one another, in standard errors."""
+    means = [traced.mean((0, 1)) for traced in (one, other)]
+    errors = [t.flatten(0, 1).var(0) / bp.diagnostics.effective_sample_size(t) for t in (one, other)]
+    z = (means[0] - means[1]) / (errors[0] + errors[1]).sqrt().clamp_min(1e-12)
+    return {
+        "root_mean_square": float(z.square().mean().sqrt()),
+        "largest": float(z.abs().max()),
+        "within_two": float((z.abs() < 2.0).double().mean()),
+    }
+
+
+def peer(python: str, seed: int, given: argparse.Namespace) -> tuple[dict[str, Any], Tensor, Tensor]:
+    """One run of NumPyro: its numbers, its probabilities along the chains, and on the grid."""
+    train, (inputs, targets) = moons()
+    with tempfile.TemporaryDirectory() as folder:
+        data, out = Path(folder) / "data.npz", Path(folder) / "out.npz"
+        parts = {"x": train[0], "y": train[1], "x_test": inputs, "places": places(), "grid": grid(100)}
+        np.savez(data, **{name: part.numpy() for name, part in parts.items()})
+        settings = (given.chains, given.warm_up, given.samples, seed, given.threads)
+        script = Path(__file__).with_name("numpyro_moons.py")
+        subprocess.run([python, str(script), str(data), str(out), *map(str, settings)], check=True)
+        found = dict(np.load(out))
+    seconds = float(found["seconds"])
+    traced = torch.softmax(torch.as_tensor(found["traced"]).double(), dim=-1)[..., 1]
+    numbers: dict[str, Any] = {"seconds": seconds, "leapfrog_steps_a_sample": float(found["steps"])}
+    numbers |= health(traced, seconds) | scores(torch.as_tensor(found["held"]).double(), targets)
+    numbers |= {"divergences": int(found["divergences"]), "numpyro": str(found["version"])}
+    return numbers, traced, torch.as_tensor(found["whole"])
+
+
+def one(seed: int, method: HMC) -> tuple[dict[str, Any], Tensor, Tensor]:
+    """The numbers of one run, probabilities of class 1 along the chains, and their mean on a grid of 100 x 100."""
     train, (inputs, targets) = moons()
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 2))
@@ -63,53 +130,60 @@ def one(seed: int, method: HMC) -> tuple[dict[str, Any], Tensor]:
         warnings.simplefilter("always")
         posterior = bp.fit(model, train, method, seed=seed, observers=[clock], progress=False)
     seconds, sampling = time.perf_counter() - started, time.perf_counter() - marks[0]
-    traced = torch.softmax(posterior.trace(grid(int(PLACES**0.5))).double(), dim=-1)[..., 1]
-    ess = bp.diagnostics.effective_sample_size(traced)
+    traced = torch.softmax(posterior.trace(places()).double(), dim=-1)[..., 1]
     whole = torch.cat(
         [torch.softmax(posterior.trace(part), dim=-1)[..., 1].mean((0, 1)) for part in grid(100).split(500)]
     )
     held = torch.softmax(posterior.trace(inputs).double(), dim=-1).mean((0, 1))
-    r_hat = bp.diagnostics.r_hat(traced)
-    return {
-        "seconds": seconds,
-        "seconds_of_sampling": sampling,
-        "r_hat_max": float(r_hat.max()),
-        "r_hat_median": float(r_hat.median()),
-        "ess_min": float(ess.min()),
-        "ess_median": float(ess.median()),
-        "ess_min_per_second": float(ess.min()) / seconds,
-        "ess_median_per_second": float(ess.median()) / seconds,
-        "test_nll": -float(held[torch.arange(len(targets)), targets].log().mean()),
-        "test_error": float((held.argmax(1) != targets).double().mean()),
-        "warnings": [str(warning.message) for warning in told],
-    }, whole
+    numbers: dict[str, Any] = {"seconds": seconds, "seconds_of_sampling": sampling}
+    numbers |= health(traced, seconds) | scores(held, targets)
+    numbers |= {"body": method.explain(model), "warnings": [str(warning.message) for warning in told]}
+    return numbers, traced, whole
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--warm-up", type=int, default=500)
+    parser.add_argument("--warm-up", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--trajectory", type=float, default=None, help="a fixed length; adapted by ChEES if not given")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--numpyro", action="store_true", help="take turns with it; NUMPYRO_PYTHON has it")
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(given.threads)
     method = HMC(
         samples=given.samples,
         warm_up=given.warm_up,
         chains=given.chains,
         trajectory="chees" if given.trajectory is None else given.trajectory,
     )
-    runs, predictions = [], []
+    runs, peers, traces, predictions, others = [], [], [], [], []
     for seed in range(given.seeds):
-        numbers, prediction = one(seed, method)
+        numbers, traced, prediction = one(seed, method)
         runs.append(numbers)
+        traces.append(traced)
         predictions.append(prediction)
         print(seed, numbers, flush=True)
-    apart = [float((a - b).abs().mean()) for a, b in itertools.combinations(predictions, 2)]
-    found = {"runs": runs, "total_variation": apart, "seconds": statistics.fmean(run["seconds"] for run in runs)}
-    print("total variation between runs:", apart)
-    print(record.write("hmc", vars(given), found))
+        if given.numpyro:
+            numbers, theirs, whole = peer(os.environ["NUMPYRO_PYTHON"], seed, given)
+            peers.append(numbers | {"mean_apart_in_standard_errors": apart(traced, theirs)})
+            others.append(whole)
+            print("numpyro", peers[-1], flush=True)
+    between = [float((a - b).abs().mean()) for a, b in itertools.combinations(predictions, 2)]
+    found: dict[str, Any] = {"runs": runs, "total_variation": between}
+    found["seconds"] = statistics.fmean(run["seconds"] for run in runs)
+    found["runs_apart_in_standard_errors"] = [apart(a, b) for a, b in itertools.combinations(traces, 2)]
+    if peers:
+        found["numpyro"] = peers
+        found["total_variation_from_numpyro"] = [float((a - b).abs().mean()) for a in predictions for b in others]
+        found["total_variation_of_numpyro"] = [
+            float((a - b).abs().mean()) for a, b in itertools.combinations(others, 2)
+        ]
+        for key in ("ess_min_per_second", "ess_median_per_second"):
+            found[f"ratio_of_{key}"] = [run[key] / other[key] for run, other in zip(runs, peers, strict=True)]
+    print("total variation between runs:", between)
+    print(record.write("hmc_numpyro" if given.numpyro else "hmc", vars(given), found))
 
 
 if __name__ == "__main__":
