@@ -45,10 +45,10 @@ def test_what_table_1_cost():
         result = {"member_steps": 1_000_000, "training_seconds": seconds - 1.0}
         return {"seconds": seconds, "device": "a GPU", "result": result}
 
-    parts = {"choose-sgd": part(11.0), "sgd-400": part(21.0), "mixture-400": part(31.0)}
+    parts = {"choose-sgd": part(11.0), "sgd-400": part(21.0), "mixture-400": part(31.0), "mixture-full-400": part(61.0)}
     record = Record("table-1", "paper", {"epochs": 600, "seeds": 5}, parts, ("mixture-1200",))
     section = table_1_section(record)
     headline, table = section.blocks
-    assert [number.value for number in headline.numbers] == ["1.1 min", "3,000,000", "20 µs"]
-    assert list(table.rows) == [("choices", "1", "11"), ("400 units", "2", "52")]
+    assert [number.value for number in headline.numbers] == ["1.1 min", "1.0 min", "4,000,000", "25 µs"]
+    assert list(table.rows) == [("choices", "1", "11"), ("400 units", "3", "113")]
     assert "Not run: mixture-1200." in section.text

@@ -18,7 +18,7 @@ def made():
         "mixture-full-1200": cell("mixture-full", [0.0150, 0.0150], 1.0),
     }
     settings = {"widths": [1200], "full_widths": [1200], "epochs": 600, "batch_size": 128, "pixels": "/126"}
-    settings |= {"choice_epochs": 150, "choice_seeds": 1}
+    settings |= {"choice_epochs": 150, "point_choice_epochs": 60, "choice_seeds": 1}
     parts = {name: {"result": result, "seconds": 1.0} for name, result in results.items()}
     return Record("table-1", "paper", settings, parts, ())
 

@@ -175,7 +175,10 @@ def _choices(record: Record) -> Section | None:
             rows.append((_short(title), ", ".join(f"{k} {number(v)}" for k, v in candidate.items()), shown, mark))
     if not rows:
         return None
-    width, epochs = record.settings["widths"][0], record.settings["choice_epochs"]
-    text = f"{width} units, {epochs} epochs, {record.settings['choice_seeds']} seeds each; the lowest error is taken."
+    settings = record.settings
+    text = (
+        f"{settings['widths'][0]} units, {settings['choice_epochs']} epochs (SGD and dropout "
+        f"{settings['point_choice_epochs']}), seeds each: {settings['choice_seeds']}; the lowest error is taken, for all widths."
+    )
     header = ("row", "candidate", "validation error, %", "")
     return Section("What was chosen", [Table(header, rows, numeric=(2,))], text)

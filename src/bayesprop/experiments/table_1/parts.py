@@ -55,7 +55,7 @@ def setup(settings: TableSettings, row: str, width: int) -> tuple[Model, Method]
     model = Model(network, likelihood=likelihoods.Categorical(), prior=prior)
     if row in POINTS:
         return model, MLE(optimizer="sgd", schedule=populations.SCHEDULES[settings.point_schedule])
-    return model, BayesByBackprop(initial_rho=-3.0, schedule=populations.SCHEDULES[settings.schedule])
+    return model, BayesByBackprop(initial_rho=settings.initial_rho, schedule=populations.SCHEDULES[settings.schedule])
 
 
 def load(settings: TableSettings) -> pictures.Split:
@@ -73,7 +73,7 @@ def choose(settings: TableSettings, row: str, bench: Bench) -> dict[str, Any]:
         method,
         [dict(one) for one in settings.candidates[row]],
         seeds=settings.choice_seeds,
-        epochs=settings.choice_epochs,
+        epochs=settings.point_choice_epochs if row in POINTS else settings.choice_epochs,
         batch_size=settings.batch_size,
     )
 

@@ -23,15 +23,15 @@ def _grid(**values: Sequence[Any]) -> list[dict[str, Any]]:
 
 # For plain gradient descent a rate of 0.128 on the mean of a minibatch of 128 is the paper's 1e-3 on its sum.
 # The KL in full is the ELBO; "tempered" multiplies it by less than one, so that data count for more than they are.
-_SCALES = {"prior__pi": [0.5], "prior__scale1": [math.exp(-1), math.exp(-2)], "prior__scale2": [math.exp(-8)]}
-_RATES = {"learning_rate": [1e-4, 3e-4, 1e-3], "initial_rho": [-3.0, -5.0]}
+_MIXTURE = {"prior__pi": [0.5], "prior__scale1": [math.exp(-n) for n in (0, 1, 2)], "prior__scale2": [math.exp(-8)]}
+_RATES = {"learning_rate": [1e-4, 3e-4, 1e-3]}
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
     "sgd": _grid(learning_rate=[0.03, 0.128, 0.3]),
     "dropout": _grid(learning_rate=[0.03, 0.128, 0.3]),
-    "gaussian": _grid(prior__scale=[0.1, 0.3, 1.0], **_RATES, temperature=[0.1]),
-    "mixture": _grid(**_SCALES, **_RATES, temperature=[0.03, 0.1, 0.3]),
+    "gaussian": _grid(prior__scale=[0.05, 0.1, 0.3], **_RATES, temperature=[0.1, 0.3]),
+    "mixture": _grid(**_MIXTURE, **_RATES, temperature=[0.03, 0.1, 0.3]),
     "gaussian-full": _grid(prior__scale=[0.05, 0.1, 0.3, 1.0], **_RATES, temperature=[1.0]),
-    "mixture-full": _grid(**_SCALES, **_RATES, temperature=[1.0]),
+    "mixture-full": _grid(**_MIXTURE, **_RATES, temperature=[1.0]),
 }
 
 
@@ -39,14 +39,17 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
 class TableSettings(Settings):
     """Rows of the table, widths of its two hidden layers, and how long is trained.
 
-    Candidates are trained for `choice_epochs` at the first width with `choice_seeds` seeds each; the one with the
-    lowest validation error is trained at every width. `full_widths` are those of the rows with the full KL.
+    Candidates are trained for `choice_epochs` (points for `point_choice_epochs`) at the first width with `choice_seeds`
+    seeds each; the one with the lowest validation error is trained at every width. `full_widths` are those of the rows
+    with the full KL.
     """
 
     widths: tuple[int, ...] = (400, 800, 1200)
     full_widths: tuple[int, ...] = (400, 1200)
     epochs: int = 600
-    choice_epochs: int = 100
+    choice_epochs: int = 200
+    point_choice_epochs: int = 60
+    initial_rho: float = -3.0
     choice_seeds: int = 1
     batch_size: int = 128
     draws: int = 100
@@ -75,6 +78,7 @@ LAPTOP = TableSettings(
     full_widths=(100,),
     epochs=10,
     choice_epochs=2,
+    point_choice_epochs=2,
     curve_every=1,
     point_schedule="cosine",
     candidates=_without_choice(3e-3),
@@ -85,6 +89,7 @@ SMOKE = TableSettings(
     full_widths=(20,),
     epochs=6,
     choice_epochs=2,
+    point_choice_epochs=2,
     draws=8,
     curve_every=1,
     train_rows=1000,
