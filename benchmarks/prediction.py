@@ -76,7 +76,11 @@ def main() -> None:
             seconds["bayesprop"].append(fast)
     found = {"ratio": statistics.median(ratios), **{name: summary(values) for name, values in seconds.items()}}
     print(f"ratio {found['ratio']:.3f}, " + ", ".join(f"{n} {statistics.median(v):.3f} s" for n, v in seconds.items()))
-    write("prediction", {"rows": ROWS, "draws": DRAWS, "device": device, "rounds": arguments.rounds}, found)
+    write(
+        "prediction" if device == "cpu" else "prediction_gpu",
+        {"rows": ROWS, "draws": DRAWS, "device": device, "rounds": arguments.rounds},
+        found,
+    )
 
 
 if __name__ == "__main__":

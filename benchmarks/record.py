@@ -38,9 +38,11 @@ def processor() -> str:
 
 def provenance() -> dict[str, Any]:
     """Where and with what this process runs."""
+    # A folder of this machine says nothing to anybody else.
+    words = ["FOLDER" if Path(word).is_absolute() else word for word in sys.argv[1:]]
     changed = [line[3:] for line in _git("status", "--porcelain", "--", "src", "benchmarks").splitlines()]
     return {
-        "command": "python " + " ".join([str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
+        "command": "python " + " ".join([str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *words]),
         "date": datetime.date.today().isoformat(),
         "commit": os.environ.get("COMMIT") or _git("rev-parse", "HEAD"),  # a copy without history is told
         "uncommitted": changed,

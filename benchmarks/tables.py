@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -195,6 +196,27 @@ def step_gpu() -> str:
     return table(header, rows) + made_by("step_gpu")
 
 
+def step_growth() -> str:
+    rows = [
+        (name, f"{line['bayesian']:.0f}", f"{line['deterministic']:.0f}", f"{line['ratio']:.2f}")
+        for name, line in load("step_growth")["results"].items()
+    ]
+    rest = load("step_growth")["settings"]["rest"]
+    header = (f"else {rest}", "Bayesian, microseconds a step", "torch's Adam in a graph", "ratio")
+    return table(header, rows) + made_by("step_growth")
+
+
+def same_result() -> str:
+    found, rows = load("same_result")["results"], []
+    for prior in ("normal", "mixture"):
+        for key, words in (("own", "the GPU's own bodies"), ("plain", "the plain path")):
+            line = found[f"{prior}, MNIST, {key}"]
+            rows.append((f"{prior} prior, {words}", score(line["error"], ".2f", 100), score(line["nll"], ".4f")))
+    settings = load("same_result")["settings"]
+    header = (f"MNIST, {settings['epochs']} epochs, {settings['seeds']} seeds", "test error, %", "test NLL")
+    return table(header, rows) + made_by("same_result")
+
+
 def step_networks() -> str:
     rows = [
         (
@@ -208,6 +230,51 @@ def step_networks() -> str:
     ]
     header = ("batch 128, TF32, both captured", "Adam, ms a step", "Bayesian", "ratio", "each of 4 at once")
     return table(header, rows) + made_by("step_networks")
+
+
+def speed() -> str:
+    """The engine in ten lines."""
+    gpu, whole, networks, predicted, cpu, peak, slow = (load(name)["results"] for name in records_of("speed"))
+    step = gpu["normal, 1"]["per model"]
+    rows = [
+        (
+            "a training step, one model",
+            f"{step:.0f} µs",
+            f"hand-written JAX {gpu['normal, 1']['ratio'] ** -1 * step:.0f}",
+        ),
+        ("", "", f"NumPyro {gpu['numpyro']:.0f}"),
+        ("", "", f"deterministic network under Adam, in a graph {gpu['deterministic, graph']:.0f}"),
+        ("", "", ", ".join(f"{n} {gpu[n]:,.0f}" for n in ("bayesian-torch", "blitz", "torchbnn", "ivon"))),
+        ("the same for 324 models at once, each", f"{gpu['normal, 324']['per model']:.1f} µs", ""),
+        ("600 epochs of MNIST, everything included", f"{whole['seconds']:.0f} s", ""),
+        *(
+            (f"a step of {n}", f"{v['bayesian']:.2f} ms", f"deterministic, captured too {v['deterministic']:.2f}")
+            for n, v in networks.items()
+        ),
+        (
+            "prediction, 10,000 rows and 100 draws",
+            f"{predicted['bayesprop']['mean'] * 1e3:.0f} ms",
+            f"a loop over draws {predicted['loop']['mean'] * 1e3:.0f}",
+        ),
+        (
+            "CPU: a training step, scale mixture",
+            f"{cpu['bayesprop']['milliseconds']:.1f} ms",
+            f"Adam {cpu['Adam, eager']['milliseconds']:.1f}, "
+            f"hand-written JAX {cpu['by hand in JAX']['milliseconds']:.1f}",
+        ),
+        ("CPU: prediction", f"{slow['bayesprop']['mean']:.1f} s", f"a loop over draws {slow['loop']['mean']:.1f}"),
+        (
+            "peak memory of training",
+            f"{peak['bayesprop, bytes a weight']:.0f} bytes a weight",
+            f"Adam {peak['adam, bytes a weight']:.0f}",
+        ),
+    ]
+    header = (
+        "784-400-400-10, batch 128, one sample; NVIDIA H200 unless it says CPU",
+        "bayesprop",
+        "beside, in the same run",
+    )
+    return table(header, rows) + "\nCommands and records: [docs/performance.md](docs/performance.md)\n"
 
 
 def mnist_gpu() -> str:
@@ -240,12 +307,72 @@ def memory() -> str:
     return table((title, "bytes a weight"), [*rows, ("ratio", f"{found['ratio']:.2f}")]) + made_by("memory")
 
 
-def prediction() -> str:
-    record = load("prediction")
+def _prediction(name: str, unit: float, form: str) -> str:
+    record = load(name)
     found, settings = record["results"], record["settings"]
-    rows = [(name, score(found[name], ".2f")) for name in ("loop", "bayesprop")]
+    rows = [(who, score(found[who], form, unit)) for who in ("loop", "bayesprop")]
     title = f"{settings['rows']} rows, {settings['draws']} draws"
-    return table((title, "seconds"), [*rows, ("ratio", f"{found['ratio']:.2f}")]) + made_by("prediction")
+    header = (title, "seconds" if unit == 1.0 else "milliseconds")
+    return table(header, [*rows, ("ratio", f"{found['ratio']:.2f}")]) + made_by(name)
+
+
+def prediction() -> str:
+    return _prediction("prediction", 1.0, ".2f")
+
+
+def prediction_gpu() -> str:
+    return _prediction("prediction_gpu", 1e3, ".1f")
+
+
+def hmc_numpyro() -> str:
+    found = load("hmc_numpyro")["results"]
+    both = {"bayesprop HMC": found["runs"], f"NumPyro {found['numpyro'][0]['numpyro']} NUTS": found["numpyro"]}
+    measures = {
+        "seconds, all": ("seconds", ".0f"),
+        "R-hat, largest": ("r_hat_max", ".4f"),
+        "effective samples, least": ("ess_min", ",.0f"),
+        "least a second": ("ess_min_per_second", ".1f"),
+        "median a second": ("ess_median_per_second", ".1f"),
+        "test NLL": ("test_nll", ".4f"),
+    }
+    rows = [
+        (name, *(" / ".join(f"{run[key]:{form}}" for run in runs) for key, form in measures.values()))
+        for name, runs in both.items()
+    ]
+    return table((f"{len(found['runs'])} runs of 4 chains", *measures), rows) + made_by("hmc_numpyro")
+
+
+def two_moons() -> str:
+    found, rows, refused = load("two_moons")["results"], [], []
+    for name, row in found.items():
+        runs = list(row["runs"].values())
+        if "refused" in row:
+            refused.append((name, row["refused"]))
+        elif runs:
+            distances = [run["total_variation"] for run in runs]
+            means = [statistics.fmean(run[key] for run in runs) for key in ("agreement", "test_nll", "seconds")]
+            rows.append((statistics.fmean(distances), name, max(distances), len(runs), *means))
+    header = ("method", "total variation", "worst seed", "seeds", "same class", "test NLL", "seconds")
+    cells = [
+        (n, f"{tv:.4f}", f"{worst:.4f}", str(count), f"{100 * same:.1f} %", f"{nll:.4f}", f"{seconds:.0f}")
+        for tv, n, worst, count, same, nll, seconds in sorted(rows)
+    ]
+    told = "".join(f"\n{name} is not in the table: {reason}.\n" for name, reason in refused)
+    return table(header, cells) + told + made_by("two_moons")
+
+
+def uci_gap() -> str:
+    found, rows = load("uci_gap")["results"], []
+    sets = list(dict.fromkeys(name for sets in found.values() for name in sets))
+    for method, by_set in found.items():
+        cells = []
+        for name in sets:
+            for kind in ("random", "gap"):
+                values = [run["log_likelihood"] for part, run in by_set.get(name, {}).items() if part.startswith(kind)]
+                cells.append(f"{statistics.fmean(values):.2f}" if values else "")
+        rows.append((method, *cells))
+    header = ("log-likelihood", *(f"{name}, {kind}" for name in sets for kind in ("random", "gap")))
+    return table(header, rows) + made_by("uci_gap")
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -261,10 +388,28 @@ TABLES: dict[str, Callable[[], str]] = {
     "memory": memory,
     "mnist_gpu": mnist_gpu,
     "prediction": prediction,
+    "prediction_gpu": prediction_gpu,
+    "same_result": same_result,
     "step_cpu": step_cpu,
+    "speed": speed,
     "step_gpu": step_gpu,
+    "step_growth": step_growth,
     "step_networks": step_networks,
+    "hmc_numpyro": hmc_numpyro,
+    "two_moons": two_moons,
+    "uci_gap": uci_gap,
 }
+
+
+# Tables that are made of other records than the one of their name.
+SOURCES: dict[str, tuple[str, ...]] = {
+    "speed": ("step_gpu", "mnist_gpu", "step_networks", "prediction_gpu", "step_cpu", "memory", "prediction"),
+}
+
+
+def records_of(name: str) -> tuple[str, ...]:
+    """The records that a table is made of."""
+    return SOURCES.get(name, (name,))
 
 
 def renewed(text: str) -> str:
