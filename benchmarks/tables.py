@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -324,57 +323,6 @@ def prediction_gpu() -> str:
     return _prediction("prediction_gpu", 1e3, ".1f")
 
 
-def hmc_numpyro() -> str:
-    found = load("hmc_numpyro")["results"]
-    both = {"bayesprop HMC": found["runs"], f"NumPyro {found['numpyro'][0]['numpyro']} NUTS": found["numpyro"]}
-    measures = {
-        "seconds, all": ("seconds", ".0f"),
-        "R-hat, largest": ("r_hat_max", ".4f"),
-        "effective samples, least": ("ess_min", ",.0f"),
-        "least a second": ("ess_min_per_second", ".1f"),
-        "median a second": ("ess_median_per_second", ".1f"),
-        "test NLL": ("test_nll", ".4f"),
-    }
-    rows = [
-        (name, *(" / ".join(f"{run[key]:{form}}" for run in runs) for key, form in measures.values()))
-        for name, runs in both.items()
-    ]
-    return table((f"{len(found['runs'])} runs of 4 chains", *measures), rows) + made_by("hmc_numpyro")
-
-
-def two_moons() -> str:
-    found, rows, refused = load("two_moons")["results"], [], []
-    for name, row in found.items():
-        runs = list(row["runs"].values())
-        if "refused" in row:
-            refused.append((name, row["refused"]))
-        elif runs:
-            distances = [run["total_variation"] for run in runs]
-            means = [statistics.fmean(run[key] for run in runs) for key in ("agreement", "test_nll", "seconds")]
-            rows.append((statistics.fmean(distances), name, max(distances), len(runs), *means))
-    header = ("method", "total variation", "worst seed", "seeds", "same class", "test NLL", "seconds")
-    cells = [
-        (n, f"{tv:.4f}", f"{worst:.4f}", str(count), f"{100 * same:.1f} %", f"{nll:.4f}", f"{seconds:.0f}")
-        for tv, n, worst, count, same, nll, seconds in sorted(rows)
-    ]
-    told = "".join(f"\n{name} is not in the table: {reason}.\n" for name, reason in refused)
-    return table(header, cells) + told + made_by("two_moons")
-
-
-def uci_gap() -> str:
-    found, rows = load("uci_gap")["results"], []
-    sets = list(dict.fromkeys(name for sets in found.values() for name in sets))
-    for method, by_set in found.items():
-        cells = []
-        for name in sets:
-            for kind in ("random", "gap"):
-                values = [run["log_likelihood"] for part, run in by_set.get(name, {}).items() if part.startswith(kind)]
-                cells.append(f"{statistics.fmean(values):.2f}" if values else "")
-        rows.append((method, *cells))
-    header = ("log-likelihood", *(f"{name}, {kind}" for name in sets for kind in ("random", "gap")))
-    return table(header, rows) + made_by("uci_gap")
-
-
 TABLES: dict[str, Callable[[], str]] = {
     "digits": digits,
     "uci": uci,
@@ -395,9 +343,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "step_gpu": step_gpu,
     "step_growth": step_growth,
     "step_networks": step_networks,
-    "hmc_numpyro": hmc_numpyro,
-    "two_moons": two_moons,
-    "uci_gap": uci_gap,
 }
 
 
