@@ -13,7 +13,7 @@ from bayesprop.inference.optimizers import SGD, Adam, Torch
 from bayesprop.inference.point import MAP, MLE
 from bayesprop.inference.schedules import Constant, Cosine, Polynomial, Steps, Warmup
 from bayesprop.inference.sgmcmc import PSGLD, SGHMC, SGLD, Cyclical
-from bayesprop.inference.variational import ADVI, DVI, IVON, BayesByBackprop, Boosting, Graves
+from bayesprop.inference.variational import ADVI, DVI, IVON, BayesByBackprop, Boosting, Flow, Graves
 
 __all__ = [
     "ADVI",
@@ -40,6 +40,7 @@ __all__ = [
     "DeepEnsemble",
     "DeepKernel",
     "Erf",
+    "Flow",
     "FunctionalVI",
     "GaussianDropout",
     "Graves",

@@ -11,6 +11,7 @@ from bayesprop.posteriors.gaussian_mixture import GaussianMixture
 from bayesprop.posteriors.gaussian_process import GaussianProcess
 from bayesprop.posteriors.low_rank_gaussian import LowRankGaussian
 from bayesprop.posteriors.multiplicative_gaussian import MultiplicativeGaussian
+from bayesprop.posteriors.normalizing_flow import NormalizingFlow
 from bayesprop.posteriors.posterior import Context, Posterior
 from bayesprop.posteriors.pruned_gaussian import PrunedGaussian
 from bayesprop.posteriors.samples import Samples
@@ -27,6 +28,7 @@ __all__ = [
     "GaussianProcess",
     "LowRankGaussian",
     "MultiplicativeGaussian",
+    "NormalizingFlow",
     "Posterior",
     "PrunedGaussian",
     "Samples",

@@ -42,8 +42,11 @@ def mixture_log_density(theta: Tensor, log_weights: Tensor, mean: Tensor, std: T
 
 
 class GaussianMixture(Posterior):
-    """weights (particles, K), which sum to 1; mean (particles, K, columns); std (particles, K, W) for the W columns with a
-    distribution. `component_buffers` (particles, K, ...) are buffers of the network that belong to components."""
+    """weights (particles, K), which sum to 1; mean (particles, K, columns); std (particles, K, W) for the W columns
+    that have a distribution.
+
+    `component_buffers` (particles, K, ...) are buffers of the network that belong to components.
+    """
 
     capabilities: ClassVar[frozenset[str]] = frozenset({"weights", "moments", "log_density"})
 

@@ -189,7 +189,7 @@ class Boosting(Method[MixtureState]):
         rows = {"mean": mean, "rho": state.rho[:, k]}
         by_rho = (gradient[..., :width] * epsilon).mean(1) * slope[:, k]
         found = {"mean": gradient.mean(1) / -count, "rho": by_rho / -count}
-        optimizer, rates = as_optimizer(self.optimizer), dict.fromkeys(rows, rate)
+        optimizer, rates = as_optimizer(self.optimizer), {"mean": rate, "rho": rate}
         optimizer.step(rows, found, state.moments[k], rates, int(state.steps[0, k]))
         state.steps[:, k] += 1.0
         return state, Info(value.mean(1))

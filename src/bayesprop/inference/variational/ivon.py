@@ -73,8 +73,8 @@ class IVON(Method[CurvatureState]):
         temperature: T, a number or one for each particle.
         initial_mean, initial_scale: where q starts; see `starting_means`.
         schedule: factor on the learning rates as a function of the training's progress.
-        clip_radius: longest step of one weight, before the learning rate; None for any. Where the curvature of a weight is
-            estimated too small, as for a unit that is mostly off, its step would be far too long.
+        clip_radius: longest step of one weight, before the learning rate; None for any. Where the curvature of a weight
+            is estimated too small, as for a unit that is mostly off, its step would be far too long.
 
     >>> IVON(learning_rate=0.02).temperature
     1.0
