@@ -4,6 +4,7 @@ from typer.testing import CliRunner
 
 from bayesprop.cli.application import application
 from bayesprop.experiments import commands
+from bayesprop.experiments.record import Record
 
 
 def run(*arguments):
@@ -18,15 +19,19 @@ def test_experiments_are_listed():
 
 def test_options_reach_the_run(monkeypatch, tmp_path):
     told = {}
-    monkeypatch.setattr(
-        commands, "reproduce", lambda name, scale, **options: told.update(options, name=name, scale=scale)
-    )
+
+    def reproduce(name, scale, **options):
+        told.update(options, name=name, scale=scale)
+        return Record(name, scale, {}, {}, ("a-part",))
+
+    monkeypatch.setattr(commands, "reproduce", reproduce)
     found = run("reproduce", "table-1", "--folder", str(tmp_path), "--seeds", "2", "--minutes", "1", "--parts", "sgd-*")
     assert found.exit_code == 0, found.output
     assert (told["name"], told["scale"], told["seeds"], told["minutes"]) == ("table-1", "smoke", 2, 1.0)
     assert (told["folder"], told["parts"], told["device"], told["page"]) == (tmp_path, "sgd-*", None, True)
     assert told["changes"] == ()
-    run("reproduce", "table-1", "--scale", "paper", "--no-page", "--set", "epochs=9", "--set", "seeds=1")
+    unfinished = run("reproduce", "table-1", "--scale", "paper", "--no-page", "--set", "epochs=9", "--set", "seeds=1")
+    assert unfinished.exit_code == 3, "a part is missing, and all were asked for"
     assert told["changes"] == ["epochs=9", "seeds=1"]
     assert (told["scale"], told["page"]) == ("paper", False)
 

@@ -4,7 +4,7 @@ import pytest
 
 from bayesprop.errors import CheckpointError, ConfigurationError
 from bayesprop.experiments import commands, pages
-from bayesprop.experiments.commands import changes_of, list_experiments, reproduce, show
+from bayesprop.experiments.commands import changes_of, list_experiments, reproduce, show, unfinished
 
 
 @pytest.fixture
@@ -72,3 +72,10 @@ def test_settings_as_words(squares, tmp_path, console):
         changes_of(["epochs"])
     record = reproduce("squares", "smoke", folder=tmp_path / "a", changes=["numbers=[7]"], page=False, console=console)
     assert list(record.parts) == ["square-7", "sum"]
+
+
+def test_what_is_not_done_yet(squares, tmp_path, console):
+    record = reproduce("squares", "smoke", folder=tmp_path / "a", parts="square-*", page=False, console=console)
+    assert unfinished(record, "square-*") == []
+    assert unfinished(record, "square-1, su*") == ["sum"]
+    assert unfinished(record, "*") == ["sum"]

@@ -40,7 +40,14 @@ def reproduce(
     else:
         options = {"folder": folder, "device": device, "seeds": seeds, "minutes": minutes, "parts": parts}
         options["changes"] = changes or ()
-        commands.reproduce(name, scale or "smoke", **options, page=page)  # pyright: ignore[reportArgumentType]
+        record = commands.reproduce(
+            name,
+            scale or "smoke",
+            **options,
+            page=page,  # pyright: ignore[reportArgumentType]
+        )
+        if commands.unfinished(record, parts):
+            raise typer.Exit(3)  # not finished yet
 
 
 def report(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayesprop.errors import BayespropError
-from bayesprop.experiments.commands import list_experiments, reproduce, show
+from bayesprop.experiments.commands import list_experiments, reproduce, show, unfinished
 from bayesprop.experiments.experiment import SCALES
 
 __all__ = ["main"]
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("bayesprop: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
-    return 3 if record.missing and chosen.parts == "*" else 0
+    return 3 if unfinished(record, chosen.parts) else 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ it somewhere else.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from bayesprop.experiments.record import Record, stored_path
 from bayesprop.experiments.running import run
 from bayesprop.report.extras import require
 
-__all__ = ["changes_of", "list_experiments", "reproduce", "show"]
+__all__ = ["changes_of", "list_experiments", "reproduce", "show", "unfinished"]
 
 
 def list_experiments(console: Console | None = None) -> None:
@@ -73,6 +74,12 @@ def reproduce(
     for path in written:
         console.print(f"{path}", soft_wrap=True)
     return record
+
+
+def unfinished(record: Record, parts: str) -> list[str]:
+    """Parts that match the pattern and are not done."""
+    words = [word.strip() for word in parts.split(",")]
+    return [name for name in record.missing if any(fnmatch.fnmatchcase(name, word) for word in words)]
 
 
 def changes_of(words: Sequence[str]) -> dict[str, Any]:

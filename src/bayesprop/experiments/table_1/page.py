@@ -176,9 +176,8 @@ def _choices(record: Record) -> Section | None:
     if not rows:
         return None
     settings = record.settings
-    text = (
-        f"{settings['widths'][0]} units, {settings['choice_epochs']} epochs (SGD and dropout "
-        f"{settings['point_choice_epochs']}), seeds each: {settings['choice_seeds']}; the lowest error is taken, for all widths."
-    )
+    epochs = f"{settings['choice_epochs']} epochs (SGD and dropout {settings['point_choice_epochs']})"
+    seeds = f"{settings['choice_seeds']} seeds each"
+    text = f"{settings['widths'][0]} units, {epochs}, {seeds}; the lowest error is taken, for all widths."
     header = ("row", "candidate", "validation error, %", "")
     return Section("What was chosen", [Table(header, rows, numeric=(2,))], text)
