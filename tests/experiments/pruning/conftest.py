@@ -30,9 +30,17 @@ def settings():
     return SMALL
 
 
+@pytest.fixture(scope="session")
+def kept() -> dict[str, Record]:
+    """The run, once it was made."""
+    return {}
+
+
 @pytest.fixture
-def record(data, tmp_path) -> Record:
+def record(data, kept, tmp_path) -> Record:
     """All parts, run."""
+    if kept:
+        return kept["record"]
     results = {}
     for part in parts(SMALL):
         folder = tmp_path / part.name
@@ -41,4 +49,5 @@ def record(data, tmp_path) -> Record:
             warnings.simplefilter("ignore")  # two epochs are too few, as they say
             results[part.name] = part.run(Bench(folder, torch.device("cpu"), results, tmp_path))
     made = {name: {"what": name, "seconds": 1.0, "result": result} for name, result in results.items()}
-    return Record("pruning", "smoke", dataclasses.asdict(SMALL), made, ())
+    kept["record"] = Record("pruning", "smoke", dataclasses.asdict(SMALL), made, ())
+    return kept["record"]

@@ -14,7 +14,7 @@ def tables(sections):
 def as_paper(record):
     """The same results under the settings of the paper's size."""
     settings = copy.deepcopy(dict(record.settings))
-    for name, width in (("paper", 1200), ("full", 1200), ("source", 400)):
+    for name, width in (("paper", 1200), ("short", 1200), ("full", 1200), ("source", 400)):
         settings["networks"][name]["width"] = width
     return Record(record.name, "paper", settings, record.parts, ())
 
@@ -23,13 +23,14 @@ def test_a_page(record):
     sections = page(record)
     assert [section.title for section in sections] == [
         "The paper's network, tempered",
+        "The paper's network, tempered, a sixth of the epochs",
         "The paper's network, full KL",
         "Source 000's network",
         "What others published",
         "Which order wins when",
     ]
     text = render(sections, title="Pruning")
-    assert text.count('<svg class="plot"') == 3 * 4
+    assert text.count('<svg class="plot"') == 4 * 4
     first = sections[0].blocks[1]
     assert [row[0] for row in first.rows] == ["signal to noise"] * 3 + ["magnitude"] * 3
     assert {row[3] for row in first.rows} == {"–"}, "nobody published anything for so small a network"
@@ -38,7 +39,7 @@ def test_a_page(record):
 def test_published_values_stand_beside_networks_of_their_size(record):
     sections = page(as_paper(record))
     assert sections[-1].title == "Where we differ"
-    paper, _, source = (section.blocks[1] for section in sections[:3])
+    paper, _, _, source = (section.blocks[1] for section in sections[:4])
     assert [row[3] for row in paper.rows] == ["1.24 [P]", "1.24 [P]", "1.39 [P]", "–", "–", "–"]
     assert [row[3] for row in source.rows] == ["2.03 [S]", "5.89 [S]", "–", "2.03 [S]", "5.33 [S]", "–"]
     differences = tables(sections[-1:])[""]

@@ -9,7 +9,7 @@ from bayesprop.experiments.pruning.settings import PAPER
 
 
 def test_all_parts(record, settings):
-    assert list(record.parts) == ["paper", "full", "source", "grid-mixture-fan-in", "grid-gaussian-fan-in"]
+    assert list(record.parts) == ["paper", "short", "full", "source", "grid-mixture-fan-in", "grid-gaussian-fan-in"]
     assert json.dumps(dict(record.parts), allow_nan=False)
     for name in settings.networks:
         result = record.result(name)
@@ -35,8 +35,8 @@ def test_all_parts(record, settings):
 
 def test_the_published_protocol():
     found = parts(PAPER)
-    assert [part.name for part in found[:3]] == ["paper", "full", "source"]
-    assert len(found) == 3 + 2 * 3
+    assert [part.name for part in found[:4]] == ["paper", "short", "full", "source"]
+    assert len(found) == 4 + 2 * 3
     assert found[0].what == "the paper's network, tempered: 1200 units, 600 epochs, 5 seeds"
     assert "24 networks of 400 units" in found[-1].what
 

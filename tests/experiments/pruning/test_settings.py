@@ -27,6 +27,7 @@ def test_the_papers_network():
         5,
     )
     assert paper.shares == (0.0, 0.25, 0.5, 0.75, 0.95, 0.98, 0.99)
+    assert paper.networks["short"] == {**network, "epochs": 100}
     assert paper.networks["full"] == {**network, "temperature": 1.0}
 
 

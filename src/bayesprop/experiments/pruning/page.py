@@ -52,7 +52,7 @@ def _network(record: Record, name: str) -> Section | None:
     blocks: list[Any] = [_headline(result, shares), _table(result, shares, published)]
     curves = _curves(result, shares)
     if published.get("signal_to_noise"):
-        source = "the paper" if name == "paper" else "source 000"
+        source = "source 000" if name == "source" else "the paper"
         curves[f"{source}, by noise"] = [(s, v.value / 100.0) for s, v in published["signal_to_noise"].items()]
     figure = pruning_figure(curves)
     blocks.append(Plot("Error and weights removed", figure, "Means over the seeds; both axes end where it matters."))
@@ -73,7 +73,7 @@ def _upper(text: str) -> str:
 
 def _published(name: str, width: int) -> dict[str, dict[float, Published]]:
     """What belongs beside this network: only what was published for its size."""
-    if name in ("paper", "full") and width == 1200:
+    if name != "source" and width == 1200:
         return {"signal_to_noise": PAPER}
     return SOURCE if name == "source" and width == 400 else {}
 

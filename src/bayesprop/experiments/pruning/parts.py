@@ -28,6 +28,7 @@ __all__ = ["ORDERS", "TITLES", "parts", "setup"]
 
 TITLES = {
     "paper": "the paper's network, tempered",
+    "short": "the paper's network, tempered, a sixth of the epochs",
     "full": "the paper's network, full KL",
     "source": "source 000's network",
 }

@@ -74,10 +74,12 @@ class PruningSettings(Settings):
 
 
 def _networks(width: int, source_width: int, epochs: int, rate: float) -> dict[str, dict[str, Any]]:
-    """The paper's network with less than the full KL, the same with the full KL, and source 000's."""
+    """The paper's network with less than the full KL, trained to the end and a sixth of it; the same with the full KL;
+    and source 000's."""
     tempered = {**_TEMPERED, "learning_rate": rate, "width": width, "epochs": epochs}
     return {
         "paper": tempered,
+        "short": {**tempered, "epochs": max(1, epochs // 6)},
         "full": {**tempered, "temperature": 1.0},
         "source": {**_SOURCE, "width": source_width, "epochs": epochs},
     }

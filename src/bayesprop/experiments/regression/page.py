@@ -90,7 +90,8 @@ def _gap(record: Record) -> Section | None:
     text = (
         "Two clusters with nothing in between (Foong et al. 2019). An honest posterior is uncertain in the gap; "
         "mean-field inference is known to be too sure there, and surer than beyond the data at both ends. The "
-        "standard is HMC on the same network, prior and noise. The infinitely wide network and the deep kernel are other models, and show what theirs say."
+        "standard is HMC on the same network, prior and noise. The infinitely wide network and the deep kernel are "
+        "other models, and show what theirs say."
     )
     return Section("The gap between two clusters", [table, *plots], text + _verdict(known))
 
