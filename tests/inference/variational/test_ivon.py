@@ -171,3 +171,33 @@ def test_settings_that_cannot_work_are_refused(settings, fault):
     with pytest.raises(ConfigurationError, match=fault) as caught:
         IVON(**settings)
     assert "write: IVON(learning_rate=" in str(caught.value)
+
+
+@pytest.mark.parametrize("prior", [priors.Normal(0.3, 0.7), priors.Flat()])
+@pytest.mark.parametrize("options", [{}, {"random": "0.*"}])
+def test_the_native_pass_is_the_plain_one(prior, options, monkeypatch):
+    """float32, three particles with numbers of their own, a learnt noise scale and point estimates: six steps."""
+    network = small_network(dtype=torch.float32)
+    problem = Problem(network, normal(9, 3), prior=prior, likelihood=likelihoods.Gaussian(), num_data=30, **options)
+    temperature = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
+    method = IVON(temperature=temperature, initial_scale=0.1, beta2=0.9, schedule=Constant())
+    assert method._native(problem.model) == problem.model.layout.random
+    states = []
+    for native in (True, False):
+        if not native:
+            monkeypatch.setattr(IVON, "_native", lambda *_: 0)
+        rng = Rng.create(0, 3)
+        state = method.init(problem.model, rng)
+        for step in range(6):
+            state, info = method.update(problem.model, state, problem.batch(3, slice(step, step + 4)), rng.at(step))
+        states.append((state.mean, state.precision, state.momentum, info.log_likelihood))
+    assert_close(states[0], states[1], rtol=2e-4, atol=1e-5)
+
+
+def test_what_has_no_native_pass():
+    model = Problem(small_network(dtype=torch.float32), normal(9, 3), prior=priors.Laplace()).model
+    assert IVON()._native(model) == 0
+    assert IVON()._native(LinearRegression().model) == 0  # float64
+    model = Problem(small_network(dtype=torch.float32), normal(9, 3)).model
+    assert IVON()._native(model) == 21
+    assert IVON(estimator=SharedWeights(2))._native(model) == 0

@@ -27,6 +27,7 @@ is Effective for Large Deep Networks", ICML 2024.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,13 +37,15 @@ from torch import Tensor
 from bayesprop.errors import ConfigurationError
 from bayesprop.inference.method import About, Info, Method
 from bayesprop.inference.optimizers import Adam
+from bayesprop.inference.oracle import likelihood_gradient, prior_score
 from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, starting_means, starting_scales
 from bayesprop.inference.variational import gradients
+from bayesprop.kernels import curvature
 from bayesprop.model import Batch, Model, Place
 from bayesprop.posteriors import DiagonalGaussian
 from bayesprop.random_weights import Estimator, SharedWeights
-from bayesprop.rng import Rng
+from bayesprop.rng import Rng, Stream
 
 __all__ = ["IVON", "CurvatureState"]
 
@@ -85,7 +88,7 @@ class IVON(Method[CurvatureState]):
         cost="1 step, 1 copy of the weights more than SGD with momentum",
         choose="a spread for every weight of a large network, at the price of Adam",
     )
-    learning_rate: float | Tensor = 0.1
+    learning_rate: float | Tensor = 0.2
     beta1: float = 0.9
     beta2: float = 0.999
     estimator: Estimator = SharedWeights()
@@ -93,7 +96,7 @@ class IVON(Method[CurvatureState]):
     initial_mean: Start = "fan_in"
     initial_scale: float | Tensor = 0.02
     schedule: Schedule = Cosine()
-    clip_radius: float | None = 0.03
+    clip_radius: float | None = 0.02
     point_learning_rate: float | Tensor = 3e-3
 
     per_particle = frozenset({"learning_rate", "temperature", "initial_scale", "schedule", "point_learning_rate"})
@@ -160,24 +163,66 @@ class IVON(Method[CurvatureState]):
 
     def update(self, model: Model, state: CurvatureState, batch: Batch, rng: Rng) -> tuple[CurvatureState, Info]:
         numbers: Any = self.numbers(batch, rng.step) if batch.numbers is None else batch.numbers
-        temperature, point_rate = numbers[2], numbers[4]
+        done = self._native(model) if batch.numbers is None else 0
+        if done:
+            value, gradient, curved = self._natively(model, state, batch, rng, numbers, done)
+        else:
+            value, gradient, curved = self._plainly(model, state, batch, rng, numbers[2])
         rate, share, heat, correction = (_column(number, state.mean) for number in numbers[:4])
-        width, precision = state.precision.shape[1], state.precision
-        std = precision.rsqrt()
-        found = gradients.moment_gradients(self, model, state.mean, std, state.buffers, batch, rng, temperature)
-        gradient, curvature = found.by_name["mean"], found.by_name["std"].div_(std)
-        scale = batch.num_data / heat
-        state.momentum.lerp_(gradient[:, :width], 1.0 - self.beta1)
-        step = state.momentum * (scale / correction) / precision
-        if self.clip_radius is not None:
-            step.clamp_(-self.clip_radius, self.clip_radius)
-        state.mean[:, :width] -= rate * step
+        width, rest = state.precision.shape[1], slice(done, state.precision.shape[1])
+        if done < width:
+            precision, momentum = state.precision[:, rest], state.momentum[:, rest]
+            momentum.lerp_(gradient[:, rest], 1.0 - self.beta1)
+            step = momentum / (correction * heat) / precision
+            if self.clip_radius is not None:
+                step.clamp_(-self.clip_radius, self.clip_radius)
+            state.mean[:, rest] -= rate * step
+            change = curved * (share / heat)
+            precision.add_(change + 0.5 * change.square() / precision)
         if model.layout.size > width:
-            mean, points = state.mean[:, width:], gradient[:, width:]
-            POINTS.step({"mean": mean}, {"mean": points}, state.moments, {"mean": point_rate}, rng.step)
-        change = curvature.mul_(share * scale)
-        precision.add_(change + 0.5 * change.square() / precision)
-        return state, Info(found.log_likelihood)
+            mean, points = state.mean[:, width:], gradient[:, width:] / batch.num_data
+            POINTS.step({"mean": mean}, {"mean": points}, state.moments, {"mean": numbers[4]}, rng.step)
+        return state, Info(value)
+
+    def _plainly(
+        self, model: Model, state: CurvatureState, batch: Batch, rng: Rng, temperature: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The log-likelihood of the full data, N dl / dm and N (dl / ds) / s."""
+        std = state.precision.rsqrt()
+        found = gradients.moment_gradients(self, model, state.mean, std, state.buffers, batch, rng, temperature)
+        count, by_name = batch.num_data, found.by_name
+        return found.log_likelihood, by_name["mean"].mul_(count), by_name["std"].mul_(count).div_(std)
+
+    def _native(self, model: Model) -> int:
+        """How many columns the native pass takes: all random weights, or none."""
+        plain = self.estimator == SharedWeights() and model.dtype == torch.float32 and model.device.type == "cpu"
+        families = model.bound_prior.families if plain else ()
+        known = bool(families) and all(family.name in ("normal", "flat") for family in families)
+        return model.layout.random if known and curvature.library().handle is not None else 0
+
+    def _natively(
+        self, model: Model, state: CurvatureState, batch: Batch, rng: Rng, numbers: Any, columns: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What `_plainly` gives, after the step of the first columns; right in the others."""
+        particles, width = state.precision.shape
+        noise = rng.normal(width, Stream.WEIGHTS, dtype=state.mean.dtype)[:, 0]
+        theta = curvature.spread(state.mean, state.precision, noise, width)
+        value, gradient = likelihood_gradient(model, theta, state.buffers, batch)
+        families, found = model.bound_prior.families, []
+        for p in range(particles):
+            own: list[float] = [float(n[p]) if isinstance(n, Tensor) and n.dim() else float(n) for n in numbers[:4]]
+            rate, share, heat, correction = own
+            loc, scale = families[p % len(families)].parameters or (0.0, math.inf)
+            row = (rate, share, heat, self.beta1, correction, self.clip_radius, loc, scale**-2.0)
+            found.append(curvature.Numbers(*row))
+        curvature.take_step(state.mean, state.precision, state.momentum, gradient, noise, columns, found)
+        if columns == width == gradient.shape[1]:
+            return value, gradient, gradient
+        by_mean, heat, rest = gradient.neg_(), _column(numbers[2], state.mean), slice(columns, width)
+        score = prior_score(model, theta[:, :width], skip_weights=True)[:, rest]
+        by_mean[:, rest] -= heat * score
+        tail, std = state.precision[:, rest], state.precision[:, rest].rsqrt()
+        return value, by_mean, by_mean[:, rest] * noise[:, rest] / std - heat * tail
 
     def posterior(self, model: Model, state: CurvatureState) -> DiagonalGaussian:
         buffers = {name: buffer.clone() for name, buffer in state.buffers.items()}
