@@ -11,7 +11,7 @@ void bayesprop_spread(float* out, const float* mean, const float* precision, con
   for (int64_t i = 0; i < count; ++i) out[i] = mean[i] + noise[i] / std::sqrt(precision[i]);
 }
 
-// a: rate, share, heat, 1 - beta1, 1 / (correction * heat), radius (infinite for none), loc and precision of the prior.
+// a: rate, share, heat, 1 - beta1, 1 / (correction * heat), radius (3e38 for none), loc and precision of the prior.
 void bayesprop_curvature(float* mean, float* precision, float* momentum, const float* gradient, const float* noise, int64_t count,
                          int64_t threads, const float* a) {
   const float rate = a[0], share = a[1] / a[2], heat = a[2], fresh = a[3], scale = a[4], radius = a[5], loc = a[6], prior = a[7];

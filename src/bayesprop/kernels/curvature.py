@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from bayesprop.kernels import native
 
 __all__ = ["Numbers", "library", "spread", "take_step"]
 
+LONGEST = 3e38  # a radius that no step reaches; fast arithmetic knows no infinity
 SOURCE = Path(__file__).with_name("curvature.cpp")
 
 
@@ -44,7 +44,7 @@ class Numbers:
 
     def packed(self) -> ctypes.Array[ctypes.c_float]:
         """The eight numbers in the order of curvature.cpp."""
-        radius = math.inf if self.radius is None else self.radius
+        radius = LONGEST if self.radius is None else self.radius
         scale = 1.0 / (self.correction * self.heat)
         row = (self.rate, self.share, self.heat, 1.0 - self.beta1, scale, radius, self.loc, self.prior)
         return (ctypes.c_float * 8)(*row)
