@@ -98,14 +98,16 @@ LAPTOP = PruningSettings(
 )
 SMOKE = PruningSettings(
     seeds=2,
-    networks=_networks(20, 20, 20, 1e-2),
+    networks=_networks(20, 20, 12, 1e-2),
+    shares=(0.0, 0.5, 0.95, 0.98),
     draws=4,
     train_rows=1000,
     held_out_rows=300,
     grid_width=16,
-    grid_epochs=10,
+    grid_epochs=6,
     grid_seeds=1,
     grid_rate=1e-2,
+    grid_temperatures=(0.1,),
     grid_starts={"fan-in": "fan_in"},
 )
 SCALES = {"smoke": SMOKE, "laptop": LAPTOP, "paper": PAPER}
