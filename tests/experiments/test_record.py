@@ -1,5 +1,6 @@
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import torch
 
 from bayesprop.errors import CheckpointError, ConfigurationError
 from bayesprop.experiments import record as module
+from bayesprop.experiments.listing import experiments
 from bayesprop.experiments.record import Record, provenance, read_json, stored_path, write_json
 
 
@@ -88,3 +90,15 @@ def test_kept_records_lie_in_the_repository():
     assert path == module.SOURCE / "results" / "reproduce" / "table-1-paper.json"
     assert (module.SOURCE / "pyproject.toml").is_file()
     assert "bayesprop" in sys.modules
+
+
+def test_records_that_are_kept_make_pages(root):
+    """Each says what it is, with what each part was run, and has all that its page asks for."""
+    found = experiments()
+    for path in sorted((root / "results" / "reproduce").glob("*.json")):
+        record = Record.load(path)
+        assert path.stem == f"{record.name}-{record.scale}"
+        assert record.scale in found[record.name].scales
+        for name, part in record.parts.items():
+            assert re.fullmatch(r"[0-9a-f]{40}", part["commit"]), f"{path.name}: {name}"
+        assert found[record.name].page(record), path.name
