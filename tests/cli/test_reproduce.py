@@ -41,7 +41,13 @@ def test_pages_are_made_again(monkeypatch, tmp_path):
     monkeypatch.setattr(commands, "show", lambda place, **options: asked.append((place, options)) or "a page")
     assert run("reproduce", "table-1", "--show").stdout == "a page\n"
     assert run("report", str(tmp_path)).stdout == "a page\n"
-    assert asked == [("table-1", {"scale": None}), (tmp_path, {"page": None})]
+    run("report", str(tmp_path), "--figures", str(tmp_path / "figures"))
+    plain = {"page": None, "figures": None}
+    assert asked == [
+        ("table-1", {"scale": None}),
+        (tmp_path, plain),
+        (tmp_path, {**plain, "figures": tmp_path / "figures"}),
+    ]
 
 
 def test_refusals_are_messages(tmp_path):

@@ -1,8 +1,12 @@
+import dataclasses
+
 import pytest
 
 from bayesprop.experiments import pages
 from bayesprop.experiments.pages import duration, provenance_section, write_page
 from bayesprop.experiments.record import Record
+from bayesprop.report import Plot, Section
+from bayesprop.report.weight_figures import weight_densities
 
 
 def made(**changes) -> Record:
@@ -42,3 +46,11 @@ def test_the_page(experiment, tmp_path, monkeypatch):
     assert "<h1>Squares</h1>" in text
     assert "What squares are. Scale smoke; compared with Euclid. It is smaller than" in text
     assert "1 parts" in text
+
+
+def test_figures_are_files_of_their_own_if_asked_for(experiment, tmp_path, monkeypatch):
+    figure = weight_densities({"a": ([0.0, 1.0], [3])})
+    drawn = dataclasses.replace(experiment(), page=lambda record: [Section("Squares", [Plot("A density", figure)])])
+    monkeypatch.setattr(pages, "find", lambda name: drawn)
+    write_page(made(), tmp_path / "page.html", tmp_path / "figures")
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["01-a-density.png", "01-a-density.svg"]

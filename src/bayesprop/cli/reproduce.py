@@ -55,6 +55,9 @@ def report(
     page: Annotated[
         Path | None, typer.Option(help="Where the page goes; beside the record if nothing is said.")
     ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="A folder for the figures as files of their own, SVG and PNG.")
+    ] = None,
 ) -> None:
     """Make the page of a run again, from what it has stored."""
-    typer.echo(commands.show(run, page=page))
+    typer.echo(commands.show(run, page=page, figures=figures))

@@ -96,13 +96,17 @@ def changes_of(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def show(place: Path | str, *, scale: str | None = None, page: Path | None = None) -> Path:
-    """The page of a run's folder or of a record's file; of a name, that of the records that are kept."""
+def show(place: Path | str, *, scale: str | None = None, page: Path | None = None, figures: Path | None = None) -> Path:
+    """The page of a run's folder or of a record's file; of a name, that of the records that are kept.
+
+    `figures` is a folder for its figures as files of their own.
+    """
     path = Path(place)
     if not path.exists():
         path = _kept(str(place), scale)
     record = Record.load(path)
-    return write_page(record, page or (path / "page.html" if path.is_dir() else path.with_suffix(".html")))
+    page = page or (path / "page.html" if path.is_dir() else path.with_suffix(".html"))
+    return write_page(record, page, figures)
 
 
 def _kept(name: str, scale: str | None) -> Path:

@@ -10,16 +10,18 @@ from typing import Any
 from bayesprop.experiments.experiment import Experiment
 from bayesprop.experiments.listing import find
 from bayesprop.experiments.record import Record
-from bayesprop.report import Section, Table, save
+from bayesprop.report import Section, Table, save, save_figures
 from bayesprop.report.blocks import Block
 
 __all__ = ["duration", "provenance_section", "write_page"]
 
 
-def write_page(record: Record, path: Path) -> Path:
-    """One file that needs nothing else."""
+def write_page(record: Record, path: Path, figures: Path | None = None) -> Path:
+    """One file that needs nothing else; and, if a folder is given, its figures as SVG and PNG files."""
     experiment = find(record.name)
     sections = [*experiment.page(record), provenance_section(experiment, record)]
+    if figures is not None:
+        save_figures(sections, figures)
     return save(sections, path, title=experiment.title, subtitle=_subtitle(experiment, record))
 
 
