@@ -138,3 +138,15 @@ def test_predictions_are_judged(bench, split):
     assert found["error"] == [pytest.approx(float((prediction.mean.argmax(1) != split.test.targets).double().mean()))]
     assert found["nll"] == [pytest.approx(-float(prediction.log_prob(split.test.targets).mean()), rel=1e-5)]
     assert 0.0 <= found["calibration_error"][0] <= 1.0
+    assert "together_error" not in found
+
+
+def test_several_posteriors_are_judged_together(bench, split):
+    trained = populations.train(bench, model(), split, BayesByBackprop(learning_rate=1e-2), SEEDS, epochs=3)
+    found = populations.judge(trained.posteriors, split.test, draws=10)
+    mean = torch.stack([posterior.predict(split.test.inputs, 10).mean for posterior in trained.posteriors]).mean(0)
+    wrong = (mean.argmax(1) != split.test.targets).double().mean()
+    assert found["together_error"] == [pytest.approx(float(wrong))]
+    right = mean.gather(1, split.test.targets[:, None])
+    assert found["together_nll"] == [pytest.approx(-float(right.log().mean()), rel=1e-4)]
+    assert found["together_nll"][0] < max(found["nll"]), "a mixture is no worse than the worst of its parts"

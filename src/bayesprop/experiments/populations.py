@@ -182,8 +182,14 @@ class Curve:
 
 @torch.no_grad()
 def judge(posteriors: Sequence[Posterior], data: Data, *, draws: int = 100, seed: int = 0) -> dict[str, list[float]]:
-    """Error, NLL and calibration error of each posterior's predictions, its `draws` averaged as probabilities."""
+    """Error, NLL and calibration error of each posterior's predictions, its `draws` averaged as probabilities.
+
+    Of several posteriors also the error and the NLL of all together, as an equally weighted mixture: "together_error"
+    and "together_nll", one number each.
+    """
     found: dict[str, list[float]] = {"error": [], "nll": [], "calibration_error": []}
+    means: list[Tensor] = []
+    densities: list[Tensor] = []
     for posterior in posteriors:
         # A point is evaluated once, also where the network has dropout: that is off in predictions.
         count = draws if posterior.distinct is None else min(draws, posterior.distinct)
@@ -191,8 +197,16 @@ def judge(posteriors: Sequence[Posterior], data: Data, *, draws: int = 100, seed
         mean: Tensor = prediction.mean
         targets = data.targets.to(mean.device)
         found["error"].append(float(metrics.error(mean, targets)))
-        found["nll"].append(-float(prediction.log_prob(targets).double().mean()))
+        densities.append(prediction.log_prob(targets).double())
+        found["nll"].append(-float(densities[-1].mean()))
         found["calibration_error"].append(float(metrics.expected_calibration_error(mean, targets)))
+        means.append(mean.double())
+    if len(means) > 1:
+        together = torch.stack(means).mean(0)
+        targets = data.targets.to(together.device)
+        found["together_error"] = [float(metrics.error(together, targets))]
+        mixed = torch.logsumexp(torch.stack(densities), 0) - math.log(len(densities))  # finite where a mean is 0
+        found["together_nll"] = [-float(mixed.mean())]
     return found
 
 

@@ -40,6 +40,14 @@ def test_where_we_differ_is_said():
     assert "What the paper does not state" in section.text
 
 
+def test_all_networks_of_a_cell_together():
+    record = made()
+    assert "All networks of a cell together" not in [section.title for section in page(record)]
+    record.parts["mixture-1200"]["result"]["test"] |= {"together_error": [0.0095], "together_nll": [0.03]}
+    section = next(section for section in page(record) if section.title == "All networks of a cell together")
+    assert section.blocks[0].rows[0][2:] == ("2", "1.00 ± 0.01", "0.95", "0.0500 ± 0.0000", "0.0300")
+
+
 def test_curves_carry_the_figure_of_the_paper():
     section = next(section for section in page(made()) if section.title == "Learning curves")
     (plot,) = section.blocks

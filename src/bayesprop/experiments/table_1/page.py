@@ -19,7 +19,14 @@ ONE_RUN = 0.11  # points: binomial deviation of 1.3 % on 10,000 test digits, whi
 
 def page(record: Record) -> list[Section]:
     """All sections for which there are parts."""
-    made = [_table(record), _differences(record), _curves(record), _tempering(record), _choices(record)]
+    made = [
+        _table(record),
+        _differences(record),
+        _together(record),
+        _curves(record),
+        _tempering(record),
+        _choices(record),
+    ]
     return [section for section in made if section is not None]
 
 
@@ -90,6 +97,30 @@ def _differences(record: Record) -> Section | None:
         )
     header = ("method", "units", "ours is", "two deviations, points")
     return Section("Where we differ", [Table(header, said, numeric=(1, 3))], why)
+
+
+def _together(record: Record) -> Section | None:
+    """All networks of a cell as one mixture: a single number for each cell, without a spread."""
+    rows = []
+    for row, width, result in _cells(record):
+        if result is not None and "together_error" in result["test"]:
+            one, test = measured(result), result["test"]
+            assert one is not None
+            nll = measured(result, "nll")
+            assert nll is not None
+            shown = (
+                one.shown(),
+                f"{100.0 * test['together_error'][0]:.2f}",
+                nll.shown(4),
+                f"{test['together_nll'][0]:.4f}",
+            )
+            rows.append((ROWS[row], f"{width}", f"{one.seeds}", *shown))
+    if not rows:
+        return None
+    header = ("method", "units", "networks", "error of one, %", "of all, %", "NLL of one", "of all")
+    text = "The networks of a cell as one equally weighted mixture, which costs what its members cost. One number each."
+    table = Table(header, rows, "Test rows", numeric=tuple(range(1, 7)))
+    return Section("All networks of a cell together", [table], text)
 
 
 def _curves(record: Record) -> Section | None:
