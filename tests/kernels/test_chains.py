@@ -9,8 +9,9 @@ import torch
 from torch.testing import assert_close
 
 from bayesprop.kernels import chains
-from bayesprop.kernels.chains import BLOCK, Joint
+from bayesprop.kernels.chains import BLOCK
 from bayesprop.kernels.dense import Layer, Stack
+from bayesprop.kernels.small_stack import Joint
 
 
 def test_the_reason_is_one_sentence(native_code):

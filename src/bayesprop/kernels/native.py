@@ -94,7 +94,8 @@ def built(source: Path, functions: tuple[str, ...]) -> Library:
     if compiler is None:
         return Library(None, "no C++ compiler (g++, c++ or clang++) is on the PATH")
     recipe = " ".join((compiler, *COMPILE, *WIDE, _openmp(), _cpu()))
-    name = hashlib.sha256(source.read_bytes() + recipe.encode()).hexdigest()[:16]
+    texts = [file.read_bytes() for file in (source, *sorted(source.parent.glob("*.hpp")))]
+    name = hashlib.sha256(b"".join(texts) + recipe.encode()).hexdigest()[:16]
     try:
         handle = _load(compiler, _cache() / f"{name}.so", source)
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: a user without a home folder

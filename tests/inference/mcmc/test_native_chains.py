@@ -124,6 +124,18 @@ def test_both_bodies_sample_the_same_posterior(native_code, monkeypatch):
     assert_close(native, plain, rtol=0.0, atol=1e-3)
 
 
+def test_another_prior_is_seen(native_code):
+    """A sweep gives one model the priors of its settings, one after the other."""
+    model, batch = problem("known noise", nn.Tanh())
+    first = native_chains.native_target(model, batch)
+    model.bound_prior = Model(model.network, likelihood=model.likelihood, prior=priors.Normal(scale=0.1)).bound_prior
+    second = native_chains.native_target(model, batch)
+    assert first is not None
+    assert second is not None
+    assert float(first.joint.precision[0]) == 1.0
+    assert float(second.joint.precision[0]) == pytest.approx(100.0)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -139,7 +151,7 @@ def test_both_bodies_sample_the_same_posterior(native_code, monkeypatch):
         ),
         ({"prior": priors.Normal(scale=priors.Gamma(2.0, 1.0))}, "is no HalfNormal or HalfCauchy of a scale"),
         ({"prior": priors.Normal(scale=priors.HalfNormal(1.0, of="variance"))}, "is no HalfNormal or HalfCauchy"),
-        ({"network": nn.Linear(200, 200)}, "native trajectories are for up to 20,000 weights"),
+        ({"network": nn.Linear(200, 200)}, "native code is for up to 20,000 weights"),
     ],
 )
 def test_what_has_no_native_trajectories(options, reason: str):

@@ -188,8 +188,9 @@ class BayesByBackprop(Method[MeanFieldState]):
                 return state, on_device.update(program, self, model, state, batch, rng, numbers)
         mean_rate, rho_rate, kl_weight, *_ = numbers
         rates = {"mean": mean_rate, "rho": rho_rate}
-        if fused.explain(self, model).native:
-            return state, fused.update(self, model, state, batch, rng, rates, kl_weight)
+        chosen = fused.explain(self, model)
+        if chosen.native:
+            return state, fused.update(self, model, state, batch, rng, rates, kl_weight, joint=chosen.joint)
         found = gradients.elbo_gradients(self, model, state, batch, rng, kl_weight)
         norm = self._clip(found.by_name)
         optimizer = as_optimizer(self.optimizer)

@@ -1,7 +1,11 @@
-"""Bayes by Backprop's step in two native passes over the columns, where the settings allow it.
+"""Bayes by Backprop's step as native code on a CPU, where the settings allow it.
 
-`explain` says whether they do, and why not if not; the choice is never silent. Columns that are not random weights
-(latents, point estimates) are few and take the plain path in the same step.
+    whole    one call for all of a step: small stacks of dense layers, whose time would be that of the calls into torch
+    passes   two passes over the columns; the network in between is whatever torch makes of it
+    plain    `gradients` and `optimizers`
+
+`explain` says which, and why not another; the choice is never silent. In the passes, columns that are not random
+weights (latents, point estimates) are few and take the plain path in the same step.
 """
 
 from __future__ import annotations
@@ -13,10 +17,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from bayesprop.inference.joints import native_joint
 from bayesprop.inference.method import Info
 from bayesprop.inference.optimizers import Adam, as_optimizer
 from bayesprop.inference.variational.gradients import prior_score, scales
-from bayesprop.kernels import mean_field, native
+from bayesprop.kernels import descent, mean_field, native
+from bayesprop.kernels.small_stack import Joint
 from bayesprop.model import Batch, Model
 from bayesprop.random_weights import SharedWeights
 from bayesprop.rng import Rng, Stream
@@ -31,10 +37,11 @@ KEPT = 1 << 22  # weights up to which noise is kept: beyond, memory is as slow a
 
 @dataclass(frozen=True)
 class Choice:
-    """Which body runs a step, and why."""
+    """Which body runs a step, and why; the `joint` of a whole step."""
 
     native: bool
     reason: str
+    joint: Joint | None = None
 
 
 def explain(method: BayesByBackprop, model: Model) -> Choice:
@@ -42,26 +49,35 @@ def explain(method: BayesByBackprop, model: Model) -> Choice:
     obstacle = _obstacle(method, model)
     if obstacle:
         return Choice(False, f"plain torch: {obstacle}")
+    joint = native_joint(model) if not torch.is_autocast_enabled("cpu") else None
+    if isinstance(joint, Joint) and descent.library().handle is not None:
+        return Choice(True, f"whole steps in {descent.library().reason}", joint)
+    obstacle = _obstacle_to_passes(method, model)
+    if obstacle:
+        return Choice(False, f"plain torch: {obstacle}")
     return Choice(native.library().handle is not None, native.status())
 
 
 def _obstacle(method: BayesByBackprop, model: Model) -> str:
-    """What keeps the native passes from this method on this model; "" if nothing does. Asked in every step."""
-    families, estimator = model.bound_prior.families, method.estimator
+    """What keeps all native code from this method on this model; "" if nothing does. Asked in every step."""
     if model.device.type != "cpu":
         return f"weights live on {model.device.type}, native code is for the CPU"
     if model.dtype != torch.float32:
         return "theta is float64"
-    if estimator != SharedWeights():
-        return f"{type(estimator).__name__} with {estimator.samples} samples"
-    if not families or families[0].name not in mean_field.FAMILIES:
-        return f"the prior is not one of the families {', '.join(mean_field.FAMILIES)} with numbers as parameters"
+    if method.estimator != SharedWeights():
+        return f"{type(method.estimator).__name__} with {method.estimator.samples} samples"
     if not isinstance(as_optimizer(method.optimizer), Adam):
         return "the optimiser is not Adam or AdamW"
     if method.clip_norm is not None:
         return "gradients are clipped"
-    if method.stick_the_landing:
-        return "stick_the_landing"
+    return "stick_the_landing" if method.stick_the_landing else ""
+
+
+def _obstacle_to_passes(method: BayesByBackprop, model: Model) -> str:
+    """What keeps the two passes from it besides."""
+    families = model.bound_prior.families
+    if not families or families[0].name not in mean_field.FAMILIES:
+        return f"the prior is not one of the families {', '.join(mean_field.FAMILIES)} with numbers as parameters"
     if families[0].name == "laplace" and method.kl != "monte_carlo":
         return "the KL of a Laplace prior is taken in closed form"
     return ""
@@ -77,9 +93,13 @@ def update(
     kl_weight: float | Tensor,
     *,
     kept: tuple[Tensor, Tensor] | None = None,
+    joint: Joint | None = None,
 ) -> Info:
-    """One step, in place. `kept` are theta and the noise of its weights at this step; both become those of the next."""
+    """One step, in place: whole with a `joint`. `kept` are theta and the noise of its weights at this step; both become
+    those of the next."""
     assert isinstance(rng.step, int)
+    if joint is not None:
+        return _whole(joint, method, model, state, batch, rng, rates, kl_weight)
     random, width = model.layout.random, model.layout.latent
     keys, stream = rng.keys()[:, 0], int(Stream.WEIGHTS)
     if kept is None:
@@ -95,13 +115,8 @@ def update(
     families = model.bound_prior.families
     optimizer = as_optimizer(method.optimizer)
     assert isinstance(optimizer, Adam)
-    weights = _per_particle(kl_weight, rng.particles)
-    first, second = optimizer.corrections(rng.step)
-    shared = (optimizer.beta1, optimizer.beta2, optimizer.epsilon, first, second)
-    mean_rates, rho_rates = (_per_particle(rates[name], rng.particles) for name in ("mean", "rho"))
-    names = ("mean.first", "mean.second", "rho.first", "rho.second")
     mean_field.adam_update(
-        (state.mean, state.rho, *(state.moments[name] for name in names)),
+        _tensors(state),
         pieces[:-1],
         keys,
         rng.step,
@@ -109,9 +124,9 @@ def update(
         family=families[0].name,
         parameters=families[0].parameters if len(families) == 1 else [family.parameters for family in families],
         closed_form=method.kl != "monte_carlo",
-        adam=[(m, r, *shared, 1.0 - m * optimizer.weight_decay) for m, r in zip(mean_rates, rho_rates, strict=True)],
+        adam=_adam(optimizer, rates, rng),
         likelihood_weight=-1.0 / batch.rows,
-        kl_weights=[w / batch.num_data for w in weights],
+        kl_weights=[w / batch.num_data for w in _per_particle(kl_weight, rng.particles)],
         ahead=kept,
     )
     if model.layout.size > random:
@@ -123,8 +138,8 @@ def run(
     method: BayesByBackprop, model: Model, state: MeanFieldState, places: Iterable[tuple[Batch, Rng]]
 ) -> Iterator[tuple[MeanFieldState, Info]]:
     """Steps in a row: each draws the next one's sample, unless there are too many weights to keep their noise."""
-    kept, random = None, model.layout.random
-    few = random * state.mean.shape[0] <= KEPT
+    kept, random, joint = None, model.layout.random, explain(method, model).joint
+    few = random * state.mean.shape[0] <= KEPT and joint is None
     for batch, rng in places:
         assert isinstance(rng.step, int)
         if kept is None and few:
@@ -133,7 +148,47 @@ def run(
             mean_field.sample(state.mean, state.rho, keys, rng.step, stream, random, out=kept[0], kept=kept[1])
         mean_rate, rho_rate, kl_weight, *_ = method.numbers(batch, rng.step)
         rates = {"mean": mean_rate, "rho": rho_rate}
-        yield state, update(method, model, state, batch, rng, rates, kl_weight, kept=kept)
+        yield state, update(method, model, state, batch, rng, rates, kl_weight, kept=kept, joint=joint)
+
+
+def _tensors(state: MeanFieldState) -> tuple[Tensor, ...]:
+    names = ("mean.first", "mean.second", "rho.first", "rho.second")
+    return state.mean, state.rho, *(state.moments[name] for name in names)
+
+
+def _adam(optimizer: Adam, rates: Mapping[str, float | Tensor], rng: Rng) -> list[tuple[float, ...]]:
+    """For each particle the eight numbers that native.cpp lists."""
+    assert isinstance(rng.step, int)
+    shared = (optimizer.beta1, optimizer.beta2, optimizer.epsilon, *optimizer.corrections(rng.step))
+    mean_rates, rho_rates = (_per_particle(rates[name], rng.particles) for name in ("mean", "rho"))
+    return [(m, r, *shared, 1.0 - m * optimizer.weight_decay) for m, r in zip(mean_rates, rho_rates, strict=True)]
+
+
+def _whole(
+    joint: Joint,
+    method: BayesByBackprop,
+    model: Model,
+    state: MeanFieldState,
+    batch: Batch,
+    rng: Rng,
+    rates: Mapping[str, float | Tensor],
+    kl_weight: float | Tensor,
+) -> Info:
+    """A step in one call."""
+    optimizer, targets = as_optimizer(method.optimizer), batch.targets
+    assert isinstance(optimizer, Adam)
+    targets = targets if targets.dtype == torch.int64 else targets.float()
+    value = descent.descend(
+        joint,
+        batch.inputs.flatten(2),
+        targets.flatten(2) if targets.dim() > 2 else targets[..., None],
+        _tensors(state),
+        rng.normal(model.layout.latent, Stream.WEIGHTS)[:, 0],
+        adam=_adam(optimizer, rates, rng),
+        kl_weights=[w / batch.num_data for w in _per_particle(kl_weight, rng.particles)],
+        closed_form=method.kl != "monte_carlo" and model.bound_prior.has_kl,
+    )
+    return Info((value * (batch.num_data / batch.rows)).float())
 
 
 def _weight_gradients(model: Model, state: MeanFieldState, theta: Tensor, batch: Batch) -> tuple[Tensor, list[Tensor]]:
