@@ -9,6 +9,7 @@ from bayesprop.posteriors.files import load
 from bayesprop.posteriors.full_gaussian import FullGaussian
 from bayesprop.posteriors.gaussian_mixture import GaussianMixture
 from bayesprop.posteriors.gaussian_process import GaussianProcess
+from bayesprop.posteriors.kronecker_gaussian import KroneckerGaussian
 from bayesprop.posteriors.low_rank_gaussian import LowRankGaussian
 from bayesprop.posteriors.multiplicative_gaussian import MultiplicativeGaussian
 from bayesprop.posteriors.normalizing_flow import NormalizingFlow
@@ -26,6 +27,7 @@ __all__ = [
     "FullGaussian",
     "GaussianMixture",
     "GaussianProcess",
+    "KroneckerGaussian",
     "LowRankGaussian",
     "MultiplicativeGaussian",
     "NormalizingFlow",

@@ -15,6 +15,7 @@ from bayesprop.latents import Latent
 from bayesprop.model import Model
 from bayesprop.posteriors.divergence import cross_entropy
 from bayesprop.posteriors.evidence import WithEvidence
+from bayesprop.posteriors.linearised import Linearised
 from bayesprop.posteriors.outputs import checked_draws
 from bayesprop.posteriors.posterior import Context, Posterior
 from bayesprop.rng import Rng, Stream
@@ -24,7 +25,7 @@ __all__ = ["DiagonalGaussian"]
 NODES = 64
 
 
-class DiagonalGaussian(WithEvidence, Posterior):
+class DiagonalGaussian(Linearised, WithEvidence, Posterior):
     """Means for all columns (particles, columns), standard deviations for those that have a distribution.
 
     Columns to the right of `std` are point estimates. `evidence` as in `WithEvidence`.
@@ -46,14 +47,16 @@ class DiagonalGaussian(WithEvidence, Posterior):
         self._mean, self._std, self.evidence = mean, std, evidence
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"mean": self._mean, "std": self._std} | self._evidence_tensors()
+        return {"mean": self._mean, "std": self._std} | self._evidence_tensors() | self._linear_tensors()
 
     @classmethod
     def from_tensors(
         cls, model: Model, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor], context: Context
     ) -> DiagonalGaussian:
         evidence = tensors.get("evidence")
-        return cls(model, tensors["mean"], tensors["std"], buffers, context, evidence=evidence)
+        found = cls(model, tensors["mean"], tensors["std"], buffers, context, evidence=evidence)
+        found.linear = "linear" in tensors
+        return found
 
     def draw(self, rng: Rng, draws: int, first: int = 0) -> Tensor:
         width = self._std.shape[1]
@@ -61,6 +64,9 @@ class DiagonalGaussian(WithEvidence, Posterior):
         random = self._mean[:, None, :width] + self._std[:, None] * epsilon
         points = self._mean[:, None, width:].expand(-1, draws, -1)
         return torch.cat((random, points), dim=-1)
+
+    def times_root(self, particle: int, rows: Tensor) -> Tensor:
+        return rows * self._std[particle]
 
     def moments(self) -> tuple[Tensor, Tensor]:
         padding = self._mean.shape[1] - self._std.shape[1]

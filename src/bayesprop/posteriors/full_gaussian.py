@@ -21,6 +21,7 @@ from bayesprop.kernels import noise
 from bayesprop.model import Model
 from bayesprop.posteriors.divergence import correlated_kl
 from bayesprop.posteriors.evidence import WithEvidence
+from bayesprop.posteriors.linearised import Linearised
 from bayesprop.posteriors.outputs import checked_draws
 from bayesprop.posteriors.posterior import Context, Posterior
 from bayesprop.rng import Rng, Stream
@@ -28,7 +29,7 @@ from bayesprop.rng import Rng, Stream
 __all__ = ["FullGaussian"]
 
 
-class FullGaussian(WithEvidence, Posterior):
+class FullGaussian(Linearised, WithEvidence, Posterior):
     """mean (particles, columns); factor (particles, M, M), lower triangular, over M columns.
 
     `columns` (M,) or (particles, M) are their numbers, the same for all particles; None for all that have a
@@ -64,14 +65,16 @@ class FullGaussian(WithEvidence, Posterior):
 
     def tensors(self) -> dict[str, Tensor]:
         found = {"mean": self._mean, "factor": self._factor, "columns": self._columns}
-        return found | self._evidence_tensors()
+        return found | self._evidence_tensors() | self._linear_tensors()
 
     @classmethod
     def from_tensors(
         cls, model: Model, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor], context: Context
     ) -> FullGaussian:
         rest = {"columns": tensors["columns"], "evidence": tensors.get("evidence")}
-        return cls(model, tensors["mean"], tensors["factor"], buffers, context, **rest)
+        found = cls(model, tensors["mean"], tensors["factor"], buffers, context, **rest)
+        found.linear = "linear" in tensors
+        return found
 
     @property
     def columns(self) -> Tensor:
@@ -84,6 +87,9 @@ class FullGaussian(WithEvidence, Posterior):
         theta = self._mean[:, None].expand(-1, draws, -1).clone()
         theta[..., self.columns] += white @ self._factor.transpose(1, 2)
         return theta
+
+    def times_root(self, particle: int, rows: Tensor) -> Tensor:
+        return rows[:, self.columns] @ self._factor[particle]
 
     def _marginal_std(self) -> Tensor:
         return self._factor.square().sum(-1).sqrt()

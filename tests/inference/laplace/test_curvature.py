@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import bayesprop as bp
 from bayesprop import likelihoods, priors
-from bayesprop.inference.laplace.curvature import jacobian, observed_precision
+from bayesprop.inference.laplace.curvature import observed_precision
 from bayesprop.rng import Rng
 
 from ..conftest import Problem, normal, small_network
@@ -170,11 +170,3 @@ def test_a_stream_that_brings_fewer_rows_is_scaled():
     )
     assert_close(found, 4.0 * expected, rtol=1e-12, atol=0.0)
     assert_close(value, 4.0 * alone, rtol=1e-12, atol=0.0)
-
-
-def test_the_jacobian_of_a_linear_network_are_its_inputs():
-    problem = Problem(nn.Linear(3, 1).double(), normal(4, 3))
-    outputs, found = jacobian(problem.model, normal(4), {}, problem.inputs, torch.arange(4))
-    assert outputs.shape == (4, 1)
-    design = torch.cat((problem.inputs, torch.ones(4, 1).double()), dim=1)
-    assert_close(found[:, 0], design, rtol=1e-12, atol=0.0)

@@ -14,7 +14,7 @@ import bayesprop as bp
 from bayesprop import likelihoods, priors
 from bayesprop.errors import CapabilityError, ConfigurationError, MemoryBudgetError
 from bayesprop.inference import MAP, SGLD, DeepEnsemble, Laplace
-from bayesprop.posteriors import Delta, DiagonalGaussian, FullGaussian
+from bayesprop.posteriors import Delta, DiagonalGaussian, FullGaussian, KroneckerGaussian
 from bayesprop.testing import LinearRegression, MethodSuite
 
 from ..conftest import normal, small_network
@@ -75,6 +75,46 @@ class TestLastLayer(TestLaplace):
         assert float(posterior.log_evidence) == pytest.approx(problem.log_evidence, abs=1e-8)
 
 
+class TestKronecker(TestLaplace):
+    def make(self):
+        return Laplace(MAP(0.02), hessian="kron")
+
+    def check_linear_regression(self, problem):
+        """One output: the matrix of the weights, and that of the bias, without what is between them."""
+        posterior = at_the_mode(problem, hessian="kron")
+        assert isinstance(posterior, KroneckerGaussian)
+        covariance = torch.linalg.inv(problem.precision[:3, :3])
+        assert_close(posterior.std()[0, :3], covariance.diagonal().sqrt(), rtol=1e-10, atol=0.0)
+        root = posterior.times_root(0, torch.eye(4, dtype=torch.float64))
+        assert_close((root @ root.T)[:3, :3], covariance, rtol=1e-10, atol=1e-12)
+        assert float(posterior.std()[0, 3]) ** -2 == pytest.approx(float(problem.precision[3, 3]), rel=1e-12)
+
+    def test_every_kind_of_column(self):
+        """Points and fixed parameters; of priors only those with one precision for each parameter."""
+        for options in (
+            {"random": "0.*"},
+            {"fixed": "0.*"},
+            {"prior": {"0.*": priors.Normal(0, 2.0), "*": priors.Flat()}},
+        ):
+            model, data = self.problem(**options)
+            posterior = self.fitted(model, data, epochs=60)
+            assert isinstance(posterior, KroneckerGaussian)
+            assert all(bool(torch.isfinite(leaf).all()) for leaf in pytree.tree_leaves(posterior.sample(2)))
+
+
+class TestSubnetwork(TestLaplace):
+    def make(self):
+        return Laplace(MAP(0.02), hessian="subnetwork", subnetwork=3)
+
+    def check_linear_regression(self, problem):
+        """Three columns: the largest 1 / L_ii, which are those with the smallest precision, given the fourth."""
+        posterior = at_the_mode(problem, hessian="subnetwork", subnetwork=3)
+        columns = problem.precision.diagonal().argsort()[:3].sort().values
+        assert posterior.columns.tolist() == columns.tolist()
+        expected = torch.linalg.inv(problem.precision[columns][:, columns])
+        assert_close(posterior.covariance()[0], expected, rtol=1e-10, atol=0.0)
+
+
 class TestMixture(TestLaplace):
     def make(self):
         return Laplace(DeepEnsemble(MAP(0.02), members=2))
@@ -109,6 +149,68 @@ def test_another_layer_is_chosen_by_its_name():
     assert method.columns(model).tolist() == list(range(12, 21))
     with pytest.raises(ConfigurationError, match=r"layer: the pattern 'head' matches no parameter"):
         Laplace(MAP(), hessian="last_layer", layer="head").columns(model)
+
+
+def test_a_subnetwork_of_your_own():
+    """By a pattern and by a mask over the random columns."""
+    model = bp.Model(small_network(), likelihood=likelihoods.Gaussian())
+    data = (normal(20, 3), normal(20, 1, seed=1))
+    mask = torch.zeros(model.layout.random, dtype=torch.bool)
+    mask[[2, 5, 17]] = True
+    settings = {"epochs": 3, "batch_size": None, "progress": False}
+    for subnetwork, expected in ((mask, [2, 5, 17]), ("2.*", list(range(16, 21))), (10_000, list(range(21)))):
+        method = Laplace(MAP(), hessian="subnetwork", subnetwork=subnetwork)
+        posterior = bp.fit(model, data, method, **settings)
+        assert posterior.columns.tolist() == expected
+        assert set((posterior.std()[0] > 0).nonzero()[:, 0].tolist()) == set(expected)
+    for wrong in (mask[:3], mask.long(), torch.zeros_like(mask)):
+        with pytest.raises(ConfigurationError, match="a mask says yes or no of each random column") as caught:
+            Laplace(MAP(), hessian="subnetwork", subnetwork=wrong).columns(model)
+        assert "shape [21], with at least one True" in str(caught.value)
+
+
+@pytest.mark.parametrize("hessian", ["full", "diagonal", "kron", "last_layer"])
+@pytest.mark.parametrize("factor", [1.0, "evidence"])
+def test_noise_by_the_evidence(hessian, factor):
+    """s^2 = E / (n - g) with the number g of determined weights, of the matrix that the posterior itself has."""
+    problem = LinearRegression()
+    model = bp.Model(nn.Linear(3, 1).double(), likelihood=likelihoods.Gaussian(), prior=priors.Normal())
+    method = Laplace(MAP(0.05), hessian=hessian, noise="evidence", prior_precision=factor)
+    posterior = bp.fit(model, problem.data, method, epochs=400, batch_size=None, progress=False)
+    mean = posterior.mean()[0]
+    variance = float(torch.exp(2.0 * mean[4]))
+    errors = float((problem.targets[:, 0] - problem.design @ mean[:4]).square().sum())
+    matrix = problem.design.T @ problem.design / variance
+    if hessian == "diagonal":
+        matrix = torch.diag(matrix.diagonal())
+    elif hessian == "kron":
+        matrix[3, :3] = matrix[:3, 3] = 0.0
+    values, a = torch.linalg.eigvalsh(matrix), float(posterior.prior_precision)
+    determined = float((values / (values + a)).sum())
+    assert variance == pytest.approx(errors / (24 - determined), rel=1e-6)
+    if factor == "evidence":  # MacKay's other equation
+        assert a == pytest.approx(determined / float(mean[:4].square().sum()), rel=1e-6)
+    plain = bp.fit(
+        model, problem.data, Laplace(MAP(0.05), hessian=hessian), epochs=400, batch_size=None, progress=False
+    )
+    assert float(plain.mean()[0, 4]) != pytest.approx(float(mean[4]), abs=1e-3)
+
+
+def test_predictions_are_linearised_unless_asked_otherwise():
+    """On few data for a network that can bend: the tangent says of the training rows what the mode says, and draws of
+    the network itself do not."""
+    inputs = torch.linspace(-1.0, 1.0, 40, dtype=torch.float64)[:, None]
+    targets = torch.sin(4.0 * inputs)
+    network = nn.Sequential(nn.Linear(1, 30), nn.Tanh(), nn.Linear(30, 1)).double()
+    model = bp.Model(network, likelihood=likelihoods.Gaussian(0.1), prior=priors.Normal(0.0, 3.0))
+    posterior = bp.fit(model, (inputs, targets), Laplace(MAP(0.02)), epochs=500, batch_size=None, progress=False)
+    assert posterior.linear
+    scores = {}
+    for name, chosen in (("linear", posterior), ("sampled", posterior.sampled()), ("mode", posterior.at_mean())):
+        scores[name] = float(chosen.predict(inputs, 200).log_prob(targets).mean())
+    assert scores["linear"] > scores["mode"] - 0.3
+    assert scores["sampled"] < scores["mode"] - 1.0
+    assert not at_the_mode(LinearRegression(), predictive="sampled").linear
 
 
 def test_starts_are_a_mixture_whose_members_are_single_fits():
@@ -183,8 +285,8 @@ def test_a_matrix_that_does_not_fit_is_refused_before_training():
         bp.fit(model, data, Laplace(MAP(), memory_budget=1.0), epochs=1, progress=False)
     message = str(caught.value)
     assert "10,302 x 10,302 numbers: 3.56 GiB" in message
-    assert 'at most memory_budget=1 GiB; hessian="last_layer" has 202 columns' in message
-    assert 'write: Laplace(MAP(), hessian="last_layer")  # or Laplace(MAP(), hessian="diagonal")' in message
+    assert 'at most memory_budget=1 GiB; hessian="kron" fits; hessian="last_layer" has 202 columns' in message
+    assert 'write: Laplace(MAP(), hessian="kron")  # or Laplace(MAP(), hessian="last_layer")' in message
 
 
 def test_a_prior_without_curvature_is_refused():
@@ -192,6 +294,25 @@ def test_a_prior_without_curvature_is_refused():
     with pytest.raises(ConfigurationError, match="needs the curvature of the prior") as caught:
         bp.fit(model, (normal(9, 3), normal(9, 1)), Laplace(MAP()), epochs=1, progress=False)
     assert "double exponential" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("prior", "received"),
+    [
+        (priors.StudentT(scale=0.5), "a student_t prior, whose curvature depends on the weight"),
+        (priors.Normal(scale=priors.HalfNormal(1.0)), "a prior whose scale is learnt"),
+        (
+            {"0.weight": priors.Normal(scale=1.0 + torch.arange(12.0).reshape(4, 3)), "*": priors.Normal()},
+            "differs within 0.weight",
+        ),
+    ],
+)
+def test_kronecker_factors_need_one_precision_for_each_parameter(prior, received):
+    model = bp.Model(small_network(), likelihood=likelihoods.Gaussian(), prior=prior)
+    with pytest.raises(ConfigurationError, match="needs a prior with one precision for each parameter") as caught:
+        bp.fit(model, (normal(9, 3), normal(9, 1)), Laplace(MAP(), hessian="kron"), epochs=1, progress=False)
+    assert received in str(caught.value)
+    assert 'write: Laplace(MAP(), hessian="diagonal")  # or "full", "last_layer"' in str(caught.value)
 
 
 def test_a_method_that_ends_in_no_point_is_refused():
@@ -210,7 +331,10 @@ def test_posteriors_of_other_methods_have_no_evidence():
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        ({"hessian": "kron"}, "hessian is one of 'diagonal', 'full', 'last_layer', got 'kron'"),
+        ({"hessian": "kfac"}, "hessian is one of 'diagonal', 'full', 'kron', 'last_layer', 'subnetwork', got 'kfac'"),
+        ({"noise": 0.1}, 'noise is "mode" or "evidence", got 0.1'),
+        ({"predictive": "probit"}, 'predictive is "linearised" or "sampled", got \'probit\''),
+        ({"subnetwork": 0}, "subnetwork is a number of weights, a pattern or a mask, got 0"),
         ({"prior_precision": 0.0}, 'prior_precision is a positive factor or "evidence", got 0.0'),
         ({"layer": "0.*"}, "layer belongs to hessian=\"last_layer\", got 'full'"),
         ({"memory_budget": 0.0}, "memory_budget must be positive, got 0.0"),

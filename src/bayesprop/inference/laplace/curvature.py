@@ -1,8 +1,6 @@
 """One pass over the data: the generalised Gauss-Newton matrix of the log-likelihood, by a Jacobian for each row.
 
-The network is in evaluation mode, where rows do not touch one another (BatchNorm uses its running averages, dropout is
-off), and rows are lanes: `vmap` of the Jacobian of one row where the network can be batched, and backward passes row by
-row where it cannot (native LSTMs). Sums are float64.
+The network is in evaluation mode, as `posteriors.jacobian` says. Sums are float64.
 
 Each row of the data counts once: the last minibatch of an epoch is filled up with rows that were seen before, and those
 are cut off. A stream that brings fewer rows than N is scaled to N, as it is in training.
@@ -18,89 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from bayesprop import lanes
 from bayesprop.inference.laplace.output_fisher import latents_of, whitened
 from bayesprop.model import Batch, Model
+from bayesprop.posteriors.jacobian import jacobian
 from bayesprop.rng import Rng, Stream, quarantine
 
-__all__ = ["jacobian", "observed_precision"]
+__all__ = ["counted_rows", "observed_precision", "pieces", "surroundings"]
 
 JACOBIAN_BUDGET = 8_000_000  # numbers of a Jacobian that are held at a time
-
-
-def jacobian(
-    model: Model, theta: Tensor, buffers: Mapping[str, Tensor], inputs: Any, columns: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Outputs (rows, ...) of the network with the one row theta (D,), and their derivatives by the columns with these
-    numbers, (rows, K, M): K is the number of outputs of a row. `buffers` are those of the particle, without an axis."""
-    theta, rows = theta.detach(), pytree.tree_leaves(inputs)[0].shape[0]
-    leaves, numbers = _leaves(model, theta, columns)
-
-    def outputs(moving: Mapping[str, Tensor], own: dict[str, Tensor], row: Any) -> Tensor:
-        weights = _weights(model, theta, moving, columns)
-        return model.forward(weights, own, pytree.tree_map(lambda t: t.unsqueeze(0), row))
-
-    def batched(own: dict[str, Tensor], row: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        def twice(moving: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-            found = outputs(moving, own, row)
-            return found, found
-
-        derivative, value = torch.func.jacrev(twice, has_aux=True)(leaves)
-        return value, {name: d.reshape(value.numel(), -1) for name, d in derivative.items()}
-
-    def one_by_one(own: dict[str, Tensor], row: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        moving = {name: leaf.detach().requires_grad_(True) for name, leaf in leaves.items()}
-        with torch.enable_grad():
-            found = outputs(moving, own, row)
-            if not found.requires_grad:  # none of these columns reaches the output
-                return found, {name: leaf.new_zeros(found.numel(), leaf.numel()) for name, leaf in moving.items()}
-            wanted = list(moving.values())
-            each = [
-                torch.autograd.grad(part, wanted, retain_graph=True, materialize_grads=True) for part in found.flatten()
-            ]
-        stacked = [torch.stack(pieces).reshape(len(each), -1) for pieces in zip(*each, strict=True)]
-        return found.detach(), dict(zip(moving, stacked, strict=True))
-
-    copies = {n: b[0] for n, b in model.spread_buffers({n: b[None] for n, b in buffers.items()}, rows).items()}
-    function = batched if model.vectorised else one_by_one
-    with lanes.batchable() if model.vectorised else contextlib.nullcontext():
-        value, derivative = lanes.run(
-            function, (copies, inputs), ("P", "P"), particles=rows, draws=1, vectorised=model.vectorised
-        )
-    value = value.detach().reshape(rows, *value.shape[3:])
-    pieces = [derivative[name].detach().to(theta.dtype).reshape(rows, value[0].numel(), -1) for name in leaves]
-    whole = torch.cat(pieces, dim=-1) if pieces else theta.new_zeros(rows, value[0].numel(), 0)
-    if torch.equal(numbers, columns):
-        return value, whole
-    # Columns that are no weights, such as a noise scale, do not move the outputs: they take the zeros at the end.
-    place = torch.full((model.layout.size,), len(numbers), device=theta.device)
-    place[numbers] = torch.arange(len(numbers), device=theta.device)
-    return value, torch.nn.functional.pad(whole, (0, 1))[..., place[columns]]
-
-
-def _leaves(model: Model, theta: Tensor, columns: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-    """What is differentiated by, and the numbers of its columns in their order.
-
-    The parameters that hold any of the columns: a derivative through the row that they are cut from would cost as much
-    as all columns for each output, and none below the first layer that moves is needed. Where scales are multiplied in,
-    a weight depends on columns elsewhere, and it is the columns themselves.
-    """
-    if not model.bound_prior.centred:
-        return {"": theta[columns]}, columns
-    chosen = torch.zeros(model.layout.size, dtype=torch.bool, device=theta.device)
-    chosen[columns] = True
-    blocks = [b for b in model.layout.of_kind("random", "point") if bool(chosen[b.columns].any())]
-    numbers = [torch.arange(b.start, b.stop, device=theta.device) for b in blocks]
-    return {b.name: theta[b.columns].reshape(b.shape) for b in blocks}, torch.cat(numbers or [columns[:0]])
-
-
-def _weights(model: Model, theta: Tensor, moving: Mapping[str, Tensor], columns: Tensor) -> dict[str, Tensor]:
-    """The network's parameters from the row theta and what moves of it."""
-    if not model.bound_prior.centred:
-        return model.weights(theta.index_put((columns,), moving[""]))
-    named = model.layout.unflatten(theta, ("random", "point"))
-    named.update({name: leaf.to(named[name].dtype) for name, leaf in moving.items()})
-    return model.hold_padding(named)
 
 
 def observed_precision(
@@ -120,14 +43,13 @@ def observed_precision(
     total = torch.zeros(particles, width, *(() if diagonal else (width,)), dtype=torch.float64, device=theta.device)
     value = torch.zeros(particles, dtype=torch.float64, device=theta.device)
     seen, expected = 0, 1
-    for number, batch in enumerate(epoch()):
-        rows, expected = min(batch.rows, batch.num_data - seen), batch.num_data
-        seen += max(rows, 0)
-        for particle in range(particles if rows > 0 else 0):
+    for number, (batch, rows) in enumerate(counted_rows(epoch)):
+        seen, expected = seen + rows, batch.num_data
+        for particle in range(particles):
             inputs, targets = pytree.tree_map(lambda t, p=particle, n=rows: t[p, :n], (batch.inputs, batch.targets))
             own = {name: buffer[particle] for name, buffer in buffers.items()}
-            with _surroundings(model, rng.at(number)):
-                for matrix, log_likelihood in _pieces(model, theta[particle], own, inputs, targets, columns):
+            with surroundings(model, rng.at(number)):
+                for matrix, log_likelihood in pieces(model, theta[particle], own, inputs, targets, columns):
                     flat = matrix.flatten(0, 1)
                     total[particle] += (flat.square().sum(0) if diagonal else flat.T @ flat).double()
                     value[particle] += log_likelihood
@@ -135,7 +57,17 @@ def observed_precision(
     return total.mul_(scale), value.mul_(scale)
 
 
-def _pieces(
+def counted_rows(epoch: Callable[[], Iterator[Batch]]) -> Iterator[tuple[Batch, int]]:
+    """The minibatches of an epoch, and how many rows of each were not seen before."""
+    seen = 0
+    for batch in epoch():
+        rows = min(batch.rows, batch.num_data - seen)
+        if rows > 0:
+            yield batch, rows
+        seen += rows
+
+
+def pieces(
     model: Model, theta: Tensor, buffers: Mapping[str, Tensor], inputs: Any, targets: Tensor, columns: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """A of equation (1) in `output_fisher` and the log-likelihood, for so many rows at a time as fit."""
@@ -157,7 +89,7 @@ def _pieces(
 
 
 @contextlib.contextmanager
-def _surroundings(model: Model, rng: Rng) -> Iterator[None]:
+def surroundings(model: Model, rng: Rng) -> Iterator[None]:
     """The generator of torch for networks that draw from it also in evaluation, and no cuDNN under recurrent ones,
     whose backward pass it refuses there."""
     with contextlib.ExitStack() as stack:

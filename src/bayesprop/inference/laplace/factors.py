@@ -7,13 +7,15 @@ upper triangular (the Cholesky factor of P read backwards), it is U^-T.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
+from bayesprop.inference.laplace.kronecker import Factors
+from bayesprop.inference.laplace.noise import strongest_noise
 from bayesprop.inference.laplace.prior_curvature import (
     log_prior_of,
     prior_precision,
@@ -22,7 +24,7 @@ from bayesprop.inference.laplace.prior_curvature import (
 )
 from bayesprop.model import Model
 
-__all__ = ["covariance_factor", "diagonal_law", "full_law"]
+__all__ = ["Factor", "covariance_factor", "diagonal_law", "full_law", "full_spectrum", "renewed_noise", "rotated"]
 
 Factor = float | Literal["evidence"]
 
@@ -47,12 +49,7 @@ def full_law(
     weights = columns < model.layout.random
 
     def eigenvalues(particle: int) -> Tensor:
-        """Those of H^-1/2 G H^-1/2 over the weights, latents integrated out."""
-        whole = matrix[particle] + torch.diag(prior[particle, columns].double() * ~weights)
-        inner, across = whole[weights][:, weights], whole[weights][:, ~weights]
-        inner = inner - across @ torch.linalg.solve(whole[~weights][:, ~weights], across.T)
-        root = prior[particle, columns[weights]].double().rsqrt()
-        return torch.linalg.eigvalsh(root[:, None] * inner * root)
+        return full_spectrum(matrix[particle], prior[particle], columns, weights)
 
     factors = _factors(model, theta, prior, columns[weights], factor, eigenvalues)
     found, log_det = [], []
@@ -63,6 +60,55 @@ def full_law(
         found.append(lower.to(theta.dtype))
         log_det.append(determinant)
     return torch.stack(found), _evidence(model, theta, prior, columns, value, factors, torch.stack(log_det))
+
+
+def full_spectrum(matrix: Tensor, prior: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
+    """The eigenvalues of H^-1/2 G H^-1/2 over the weights of one particle, latents integrated out."""
+    whole = matrix + torch.diag(prior[columns].double() * ~weights)
+    inner, across = whole[weights][:, weights], whole[weights][:, ~weights]
+    inner = inner - across @ torch.linalg.solve(whole[~weights][:, ~weights], across.T)
+    root = prior[columns[weights]].double().rsqrt()
+    return torch.linalg.eigvalsh(root[:, None] * inner * root)
+
+
+def renewed_noise(
+    model: Model, theta: Tensor, matrix: Tensor, value: Tensor, columns: Tensor, factor: Factor, count: int
+) -> Tensor:
+    """Puts the noise scale with the greatest evidence into theta and rescales G, a diagonal or a matrix, to it, both in
+    place; returns the log-likelihood there."""
+    prior, weights = prior_precision(model, theta), columns < model.layout.random
+    chosen = columns[weights]
+    if matrix.dim() == 2:
+        values = matrix[:, weights] / prior[:, chosen].double()
+    else:
+        spectra = [full_spectrum(matrix[p], prior[p], columns, weights) for p in range(len(theta))]
+        values = torch.stack(spectra)
+    place = model.layout.by_name[model.likelihood.latents[0].name].start
+    quadratic = unexplained(model, theta, prior, chosen)
+    found, value = strongest_noise(theta[:, place], value, count, values, quadratic, factor)
+    scale = torch.exp(2.0 * (theta[:, place].double() - found))
+    rows = weights.to(matrix.dtype)
+    if matrix.dim() == 2:
+        matrix.mul_(1.0 + (scale[:, None] - 1.0) * rows)
+    else:
+        matrix.mul_(1.0 + (scale[:, None, None] - 1.0) * rows[:, None] * rows)
+    theta[:, place] = found.to(theta.dtype)
+    return value
+
+
+def rotated(model: Model, held: Mapping[str, Factors], latents: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The diagonal (particles, columns with a distribution) of Kronecker factors in the basis of their eigenvectors,
+    and these: the bases of a `KroneckerGaussian`, in which `diagonal_law` holds."""
+    diagonal, bases = [], {}
+    for block in model.layout.of_kind("random"):
+        factors = held[block.name]
+        values, bases[f"left.{block.name}"] = torch.linalg.eigh(factors.left)
+        values = values.clamp_min(0.0)[:, :, None]
+        if factors.right is not None:
+            across, bases[f"right.{block.name}"] = torch.linalg.eigh(factors.right)
+            values = values * across.clamp_min(0.0)[:, None]
+        diagonal.append(values.flatten(1))
+    return torch.cat((*diagonal, latents), dim=1), bases
 
 
 def diagonal_law(

@@ -24,7 +24,7 @@ from torch import Tensor
 from bayesprop.errors import ConfigurationError
 from bayesprop.model import Model
 
-__all__ = ["check_prior", "log_prior_of", "prior_precision", "strongest_factor", "unexplained"]
+__all__ = ["check_kronecker_prior", "check_prior", "log_prior_of", "prior_precision", "strongest_factor", "unexplained"]
 
 LOWEST, HIGHEST = math.log(1e-8), math.log(1e8)  # where a factor on the precision is looked for
 
@@ -60,6 +60,28 @@ def check_prior(model: Model, columns: Tensor, *, scaled: bool) -> None:
                 expected="Normal with a fixed scale for all weights",
                 write="Laplace(MAP())  # with the prior as it is",
             )
+
+
+def check_kronecker_prior(model: Model) -> None:
+    """Refuse priors whose precision differs within a parameter, or whose scale is learnt: a Kronecker product plus a
+    diagonal has the product's eigenvectors only if the diagonal is one number."""
+    faults = []
+    if model.bound_prior.latents:
+        faults.append("a prior whose scale is learnt")
+    families = sorted({group.density.name for group in model.bound_prior.groups} - {"normal", "flat"})
+    if families:
+        faults.append(f"a {families[0]} prior, whose curvature depends on the weight")
+    if not faults:
+        precision = prior_precision(model, torch.zeros(1, model.layout.size, dtype=model.dtype, device=model.device))[0]
+        uneven = [b.name for b in model.layout.of_kind("random") if precision[b.columns].unique().numel() > 1]
+        faults += [f"a prior whose scale differs within {name}" for name in uneven[:1]]
+    if faults:
+        raise ConfigurationError(
+            'Laplace(hessian="kron") needs a prior with one precision for each parameter',
+            received=faults[0],
+            expected="Normal with a number as scale, for all parameters or for patterns of them",
+            write='Laplace(MAP(), hessian="diagonal")  # or "full", "last_layer"',
+        )
 
 
 def prior_precision(model: Model, theta: Tensor) -> Tensor:
