@@ -63,6 +63,11 @@ def test_the_full_kl_and_the_tempered_one_apart():
     ]
 
 
+def test_what_tempering_changes():
+    section = next(section for section in page(made()) if section.title == "The full KL and less of it")
+    assert list(section.blocks[1].rows) == [("mixture", "1200", "−0.50 ± 0.01", "+0.0000 ± 0.0000", "+0.00 ± 0.00")]
+
+
 def test_what_was_chosen():
     section = page(made())[-1]
     assert [row[2:] for row in section.blocks[0].rows] == [("2.00", "chosen"), ("diverged", "")]

@@ -186,11 +186,33 @@ def _tempering(record: Record) -> Section | None:
     )
     table = Table((*header[:-1], "seeds"), rows, "Test rows", numeric=tuple(range(1, 9)))
     text = (
-        "The full KL is the ELBO: its posterior is the one that Bayes' rule asks a Gaussian for, and most weights stay "
-        "near the prior. A smaller weight makes the data count as if there were more of them: the posterior is "
-        "narrower than it should be, and errors are smaller."
+        "The full KL is the ELBO: its posterior is the Gaussian nearest to what Bayes' rule gives, and most weights "
+        "stay near the prior. A smaller weight counts the data as if there were more of them: the posterior is further "
+        "from the prior and narrower than Bayes' rule asks for, and what is maximised bounds nothing any more."
     )
-    return Section("The full KL and less of it", [table], text)
+    return Section("The full KL and less of it", [table, *_gains(record)], text)
+
+
+def _gains(record: Record) -> list[Table]:
+    """Tempered less full, where both were run."""
+    rows = []
+    results = {(row, width): result for row, width, result in _cells(record) if result is not None}
+    for (row, width), full in results.items():
+        tempered = results.get((row.removesuffix("-full"), width))
+        if not row.endswith("-full") or tempered is None:
+            continue
+        changes = []
+        for key, digits in (("error", 2), ("nll", 4), ("calibration_error", 2)):
+            ours, theirs = measured(tempered, key), measured(full, key)
+            assert ours is not None
+            assert theirs is not None
+            spread = ((ours.standard_error or 0.0) ** 2 + (theirs.standard_error or 0.0) ** 2) ** 0.5
+            changes.append(f"{ours.mean - theirs.mean:+.{digits}f} ± {spread:.{digits}f}".replace("-", "−"))
+        rows.append((_short(ROWS[row]).split(",")[0], f"{width}", *changes))
+    if not rows:
+        return []
+    header = ("prior", "units", "error, points", "NLL, nats", "calibration error, points")
+    return [Table(header, rows, "What tempering changes: tempered less full", numeric=(1, 2, 3, 4))]
 
 
 def _choices(record: Record) -> Section | None:
