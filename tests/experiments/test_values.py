@@ -3,7 +3,7 @@ import math
 import pytest
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.experiments.values import MARKS, Comparison, Measured, Published, comparison_table
+from bayesprop.experiments.values import MARKS, Comparison, Measured, Published, comparison_table, difference_table
 
 
 def test_a_published_value_says_how_it_was_read():
@@ -54,3 +54,20 @@ def test_notes_have_a_column_where_there_are_any():
     table = comparison_table("", ("method",), [Comparison(("a",), [], None, "slow")], unit="s")
     assert table.rows[0] == ("a", "–", "not run", "–", "–", "slow")
     assert len(table.header) == 6
+
+
+def test_differences_beyond_chance():
+    """A single network with 1 % on 10,000 rows has a deviation of 0.0995 points, so two of them are 0.199."""
+    theirs = [Published(1.0, "a paper", "P")]
+    lines = [
+        Comparison(("near",), theirs, Measured((1.19, 1.19))),
+        Comparison(("far",), theirs, Measured((1.21, 1.21))),
+        Comparison(("one seed",), theirs, Measured((1.25,))),
+        Comparison(("not run",), theirs, None),
+        Comparison(("nobody",), [], Measured((9.0,))),
+    ]
+    table, compared = difference_table(("what",), lines, rows=10_000)
+    assert compared == 3
+    assert table is not None
+    assert list(table.rows) == [("far", "0.21 points higher", "0.20")]
+    assert difference_table(("what",), lines[:1], rows=10_000) == (None, 1)

@@ -15,7 +15,7 @@ from typing import Any
 from bayesprop.errors import ConfigurationError
 from bayesprop.report import Table
 
-__all__ = ["MARKS", "Comparison", "Measured", "Published", "comparison_table"]
+__all__ = ["MARKS", "Comparison", "Measured", "Published", "comparison_table", "difference_table"]
 
 MARKS = {
     "P": "read in the primary paper",
@@ -129,3 +129,27 @@ def comparison_table(
         told.append("Published: " + "; ".join(sources) + ".")
         told.append("Marks: " + ", ".join(f"[{mark}] {MARKS[mark]}" for mark in marks) + ".")
     return Table(header, rows, title=title, caption=" ".join(told), numeric=tuple(range(count, count + 4)))
+
+
+def difference_table(names: Sequence[str], lines: Sequence[Comparison], *, rows: int) -> tuple[Table | None, int]:
+    """Lines whose error in percent is elsewhere than the first published one by more than two deviations; and how many
+    were compared.
+
+    A published error is taken for that of one network, judged by so many `rows`: its deviation is the binomial one,
+    which says nothing of how networks differ. Ours adds its standard error, or the binomial one for a single seed.
+    """
+    said, compared = [], 0
+    for line in lines:
+        if line.measured is None or not line.published:
+            continue
+        compared += 1
+        theirs = line.published[0].value
+        single = math.sqrt(max(theirs * (100.0 - theirs), 0.0) / rows)
+        ours = line.measured.standard_error
+        limit = 2.0 * math.hypot(single, single if ours is None else ours)
+        gap = line.measured.mean - theirs
+        if abs(gap) > limit:
+            word = "lower" if gap < 0 else "higher"
+            said.append((*line.labels, f"{abs(gap):.2f} points {word}", f"{limit:.2f}"))
+    header = (*names, "ours is", "two deviations, points")
+    return (Table(header, said, numeric=(len(names) + 1,)) if said else None), compared

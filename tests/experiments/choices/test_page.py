@@ -28,8 +28,8 @@ def test_differences_have_a_standard_error():
 def test_what_matters_beyond_noise():
     sections = page(made(base=row(0.020, 0.021), kl_geometric=row(0.017, 0.0172), gaussian=row(0.019, 0.022)))
     rows = {line[1]: line for line in sections[0].blocks[0].rows}
-    assert rows["2^(M-i) / (2^M - 1)"][2:] == ("1.71 ± 0.01", "2", "−0.34 ± 0.05", "−0.30 [S]", "yes")
-    assert rows["Gaussian of scale 1"][-1] == "no"
+    assert rows["2^(M-i) / (2^M - 1)"][2:] == ("1.71 ± 0.01", "2", "−0.34 ± 0.05", "−0.30 [S]", "yes", "yes")
+    assert rows["Gaussian of scale 1"][-2:] == ("no", "no: within noise")
     assert len(rows) == 2, "rho-5 was not run"
     assert "The base has 2.05 ± 0.05 %, 2 seeds" in sections[0].blocks[0].caption
     assert [section.title for section in sections] == [
@@ -42,7 +42,7 @@ def test_what_matters_beyond_noise():
 
 def test_one_seed_says_nothing_about_noise():
     sections = page(made(base=row(0.02), gaussian=row(0.01)))
-    assert sections[0].blocks[0].rows[0][-1] == "one seed"
+    assert sections[0].blocks[0].rows[0][-2:] == ("one seed", "")
 
 
 def test_errors_stand_beside_those_of_the_source():
@@ -50,3 +50,8 @@ def test_errors_stand_beside_those_of_the_source():
     assert errors.title == "Beside source 000"
     assert errors.blocks[0].rows[0][1:3] == ("2.03 [S]", "not run")
     assert errors.blocks[0].rows[1][1:5] == ("1.69 [S]", "1.69 ± 0.00", "2", "+0.00")
+
+
+def test_what_goes_the_other_way_is_said():
+    rows = page(made(base=row(0.02, 0.02), kl_geometric=row(0.03, 0.03)))[0].blocks[0].rows
+    assert rows[0][-2:] == ("yes", "no: the other way")

@@ -26,6 +26,16 @@ def test_the_source_predicts_with_the_means_and_the_chosen_by_draws():
     assert rows["MNIST", "400", "settings of the source, 228 epochs"][0] == "1.63 [S]"
 
 
+def test_where_we_differ_is_said():
+    sections = page(made({"source-mnist-400": row(0.03, 0.02), "chosen-mnist-400": row(0.015, 0.5)}))
+    section = next(section for section in sections if section.title == "Where we differ")
+    assert [line[1:4] for line in section.blocks[0].rows] == [
+        ("400", "settings of the source", "0.33 points lower"),
+        ("400", "chosen on validation rows", "0.83 points lower"),
+    ]
+    assert "Where we differ" not in [section.title for section in page(made({}))]
+
+
 def test_curves_of_the_long_training_and_choices():
     candidates = [{"prior.scale": 0.1}, {"prior.scale": 0.3}]
     choice = {"candidates": candidates, "errors": [0.02, 0.03], "chosen": candidates[0]}

@@ -9,7 +9,7 @@ from bayesprop.experiments.choices.settings import VARIANTS
 from bayesprop.experiments.plots import curve_line, lines_figure
 from bayesprop.experiments.record import Record
 from bayesprop.experiments.rows import measured
-from bayesprop.experiments.values import MARKS, Comparison, Measured, comparison_table
+from bayesprop.experiments.values import MARKS, Comparison, Measured, Published, comparison_table
 from bayesprop.report import Plot, Section, Table
 
 __all__ = ["difference", "page"]
@@ -44,8 +44,19 @@ def _verdicts(record: Record) -> Section | None:
         theirs = DIFFERENCES.get(name)
         words = f"{theirs.note or f'{theirs.value:+.2f}'} [{theirs.mark}]" if theirs else "–"
         shown, words = (text.replace("-", "−") for text in (shown, words))
-        rows.append((question, answer, ours.shown(), str(ours.seeds), shown, words, verdict))
-    header = ("choice", "value", "error, %", "seeds", "difference to the base, points", "published", "beyond noise")
+        rows.append(
+            (question, answer, ours.shown(), str(ours.seeds), shown, words, verdict, _agrees(theirs, gap, verdict))
+        )
+    header = (
+        "choice",
+        "value",
+        "error, %",
+        "seeds",
+        "difference to the base, points",
+        "published",
+        "beyond noise",
+        "as published",
+    )
     sources = dict.fromkeys(value.source for value in DIFFERENCES.values())
     caption = (
         f"The base has {base.shown()} %, {base.seeds} seeds. Beyond noise: more than two standard errors of the "
@@ -59,6 +70,15 @@ def _verdicts(record: Record) -> Section | None:
     )
     table = Table(header, rows, "One choice at a time", caption, numeric=(2, 3, 4))
     return Section("Which arbitrary choices matter", [table], text)
+
+
+def _agrees(theirs: Published | None, gap: float, verdict: str) -> str:
+    """Whether we find what the source found: the same sign, beyond noise."""
+    if theirs is None or verdict == "one seed":
+        return ""
+    if gap * theirs.value < 0.0:
+        return "no: the other way"
+    return "yes" if verdict == "yes" else "no: within noise"
 
 
 def _errors(record: Record) -> Section:

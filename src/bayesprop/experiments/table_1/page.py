@@ -9,12 +9,12 @@ from bayesprop.experiments.record import Record
 from bayesprop.experiments.rows import measured, number
 from bayesprop.experiments.table_1.parts import ROWS
 from bayesprop.experiments.table_1.published import FIGURE, OTHERS, TABLE
-from bayesprop.experiments.values import Comparison, comparison_table
+from bayesprop.experiments.values import Comparison, comparison_table, difference_table
 from bayesprop.report import Headline, Number, Plot, Section, Table
 
 __all__ = ["page"]
 
-ONE_RUN = 0.11  # points: binomial deviation of 1.3 % on 10,000 test digits, which any single network has
+TEST_ROWS = 10_000
 
 
 def page(record: Record) -> list[Section]:
@@ -70,17 +70,12 @@ def _headline(record: Record) -> list[Headline]:
 
 def _differences(record: Record) -> Section | None:
     """Where we are elsewhere than the paper by more than chance explains, and why that may be."""
-    said, compared = [], 0
-    for row, width, result in _cells(record):
-        ours, theirs = measured(result), TABLE.get((row, width))
-        if ours is None or theirs is None:
-            continue
-        compared += 1
-        spread = (ONE_RUN**2 + (ours.standard_error or ONE_RUN) ** 2) ** 0.5
-        difference = ours.mean - theirs.value
-        if abs(difference) > 2.0 * spread:
-            word = "lower" if difference < 0 else "higher"
-            said.append((ROWS[row], f"{width}", f"{abs(difference):.2f} points {word}", f"{2.0 * spread:.2f}"))
+    lines = [
+        Comparison((ROWS[row], f"{width}"), [TABLE[row, width]], measured(result))
+        for row, width, result in _cells(record)
+        if (row, width) in TABLE
+    ]
+    table, compared = difference_table(("method", "units"), lines, rows=TEST_ROWS)
     if not compared:
         return None
     why = (
@@ -89,14 +84,8 @@ def _differences(record: Record) -> Section | None:
         "Adam with a rate that falls to zero, the paper by plain gradient steps with a constant one; the rows that are "
         "called tempered weigh the KL by less than one."
     )
-    if not said:
-        return Section(
-            "Where we differ",
-            [],
-            f"None of {compared} cells differs from the paper's by more than two deviations. " + why,
-        )
-    header = ("method", "units", "ours is", "two deviations, points")
-    return Section("Where we differ", [Table(header, said, numeric=(1, 3))], why)
+    said = "" if table else f"None of {compared} cells differs from the paper's by more than two deviations. "
+    return Section("Where we differ", [table] if table else [], said + why)
 
 
 def _together(record: Record) -> Section | None:
