@@ -11,8 +11,8 @@ whose gradient has no noise but that of minibatches. For one hidden layer and Ga
 Choose it for small dense networks in regression, where it finds in few steps what sampled gradients find in many; other
 networks, and hierarchical priors, have no such moments. Priors without a closed form are integrated by quadrature.
 
-What differs from Wu et al. (2019): the covariance between hidden units is to first order; the prior is the model's and
-not set from the weights.
+What differs from Wu et al. (2019): the covariance between hidden units is to first order; classes have a bound in the
+place of an expansion; the prior is the model's and not set from the weights.
 
 References: Hinton, van Camp, "Keeping Neural Networks Simple by Minimizing the Description Length of the Weights",
 COLT 1993. Wu, Nowozin, Meeds, Turner, Hernandez-Lobato, Gaunt, "Deterministic Variational Inference for Robust Bayesian
