@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,9 +48,10 @@ def test_the_page_again(squares, tmp_path, console):
 def test_kept_records_are_found_by_the_name(squares, tmp_path, console):
     with pytest.raises(CheckpointError, match="there is no record of squares\n"):
         show("squares")
-    record = reproduce("squares", "smoke", folder=tmp_path / "run", page=False, console=console)
+    record = reproduce("squares", "paper", folder=tmp_path / "run", page=False, console=console)
     record.save(tmp_path / "kept" / "squares-paper.json")
-    assert show("squares") == tmp_path / "kept" / "squares-paper.html"
+    assert show("squares") == Path("runs/reproduce/squares-paper/page.html")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["squares-paper.json"]
     reproduce("squares", "smoke", page=False, console=console)
     assert show("squares", scale="smoke").parent.name == "squares-smoke"
     with pytest.raises(CheckpointError, match="at scale laptop"):

@@ -101,12 +101,13 @@ def show(place: Path | str, *, scale: str | None = None, page: Path | None = Non
 
     `figures` is a folder for its figures as files of their own.
     """
-    path = Path(place)
-    if not path.exists():
-        path = _kept(str(place), scale)
+    named = not Path(place).exists()
+    path = _kept(str(place), scale) if named else Path(place)
     record = Record.load(path)
-    page = page or (path / "page.html" if path.is_dir() else path.with_suffix(".html"))
-    return write_page(record, page, figures)
+    beside = path / "page.html" if path.is_dir() else path.with_suffix(".html")
+    if named:  # not among the records of the repository
+        beside = default_folder(record.name, record.scale) / "page.html"
+    return write_page(record, page or beside, figures)
 
 
 def _kept(name: str, scale: str | None) -> Path:
