@@ -81,6 +81,7 @@ def test_whether_a_network_draws_random_numbers(name):
     before = torch.get_rng_state()
     _, found = _look(network)
     assert found.draws_globally is expected
+    assert found.draws_predicting is (name in ("always on", "only when it evaluates"))
     torch.testing.assert_close(torch.get_rng_state(), before, rtol=0, atol=0)
 
 

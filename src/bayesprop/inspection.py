@@ -35,11 +35,13 @@ _RECOMPUTES = (
 class Findings:
     """What a first look shows. `outputs` are those of the evaluation mode, `vmap_failure` is "" if vmap batches it.
 
-    `written` are the buffers that the network writes into although it is in evaluation mode.
+    `draws_globally`: it draws random numbers itself; `draws_predicting`: in evaluation mode, too. `written` are the
+    buffers that the network writes into although it is in evaluation mode.
     """
 
     outputs: Tensor
     draws_globally: bool
+    draws_predicting: bool
     vmap_failure: str
     uses: dict[str, tuple[Use, ...]]
     written: frozenset[str]
@@ -64,7 +66,7 @@ def inspect(model: Model, inputs: Any) -> Findings:
         written = frozenset(name for name, copy in copies.items() if copy._version > 0)
         failure = failure or _lane_obstacle(model, weights, inputs, not draws_in_evaluation)
         _look_at_one_row(model, weights, inputs, outputs, not draws_in_evaluation)
-    return Findings(outputs, draws or draws_in_evaluation, failure, uses, written)
+    return Findings(outputs, draws or draws_in_evaluation, draws_in_evaluation, failure, uses, written)
 
 
 # -- what is said when something cannot work ---------------------------------------------------------------------------

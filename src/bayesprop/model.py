@@ -93,6 +93,7 @@ class Model:
         self.output = output
         self.random_patterns, self.fixed_patterns = random, fixed
         self.vectorised, self.draws_globally, self.writes_inputs, self.vmap_failure = True, False, False, ""
+        self.draws_predicting = False  # whether it draws in evaluation mode, too
         self._written: frozenset[str] = frozenset()  # buffers that the network writes into when it evaluates
         self._uses: dict[str, tuple[Use, ...]] | None = None
         self._plans: dict[Estimator, dict[str, Evaluation]] = {}
@@ -359,6 +360,7 @@ class Model:
         """
         found = inspect(self, inputs)
         self.draws_globally, self.vmap_failure = found.draws_globally, found.vmap_failure
+        self.draws_predicting = found.draws_predicting
         self.vectorised = not self.vmap_failure
         self._uses, self._plans, self._written = found.uses, {}, found.written
         if targets is not None:

@@ -141,7 +141,7 @@ def test_no_prediction_evaluates_a_sample_twice(model, rows):
     whole = posterior.predict(rows("plain"), draws=1000)
     assert whole.num_draws == 10
     assert_close(whole.mean, posterior.predict(rows("plain"), draws=10).mean, rtol=0.0, atol=0.0)
-    posterior.model.draws_globally = True
+    posterior.model.draws_predicting = True
     assert posterior.predict(rows("plain"), draws=1000).num_draws == 1000
 
 

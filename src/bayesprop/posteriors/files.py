@@ -23,7 +23,7 @@ from bayesprop.posteriors.posterior import Context, Posterior, posterior_classes
 __all__ = ["describe_fixed", "layout_differences", "load", "padding_rows", "save"]
 
 # What a model has learnt about its network by running it, and must know to predict.
-BEHAVIOUR = ("vectorised", "draws_globally", "writes_inputs", "vmap_failure")
+BEHAVIOUR = ("vectorised", "draws_globally", "draws_predicting", "writes_inputs", "vmap_failure")
 
 
 def describe_fixed(model: Model) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class Posterior(ABC):
             raw = scaling.scale_inputs(raw)
         ready = self.model.prepare_inputs(raw)
         each = -(-draws // self.particles)
-        if self.distinct is not None and not self.model.draws_globally:
+        if self.distinct is not None and not self.model.draws_predicting:
             each = min(each, self.distinct)  # more would be the same ones again
         return Prediction(
             self.outputs(ready, each, seed=seed),

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
+import bayesprop as bp
+from bayesprop import likelihoods
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference import MAP, SGD, Constant
+from bayesprop.inference import MAP, MLE, SGD, Constant, DeepEnsemble
 from bayesprop.inference.oracle import joint_gradient
 from bayesprop.inference.point.descent import clip, state_bytes
 from bayesprop.inference.schedules import Steps
 from bayesprop.rng import Rng
 from bayesprop.testing import LinearRegression
+
+from ..conftest import normal
 
 
 def test_one_step_with_momentum_clipping_and_schedule_is_the_formula():
@@ -74,3 +79,26 @@ def test_rates_for_another_number_of_particles_are_refused():
     with pytest.raises(ConfigurationError, match="one number for each particle") as caught:
         MAP(learning_rate=torch.ones(3)).init(problem.model, Rng.create(0, 2))
     assert "fit(..., starts=3)" in str(caught.value)
+
+
+@pytest.mark.parametrize("base", [MAP, MLE])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.Dropout1d(0.5), nn.AlphaDropout(0.5)])
+def test_dropout_regularises_each_particle_by_masks_of_its_own(base, optimizer, layer):
+    """Particles that start at one place see the same rows, and part by their masks alone; predictions drop nothing."""
+    inputs, targets = normal(12, 2, 3), normal(12, 1, seed=1)
+    modules = [nn.Linear(3, 20), nn.Tanh(), layer, nn.Flatten(), nn.Linear(40, 1)]
+    network = nn.Sequential(*modules).double()
+    method = DeepEnsemble(base(0.05, optimizer=optimizer, initial_mean="network"), members=3)
+    spreads = {}
+    for name, module in (("with", network), ("without", nn.Sequential(*modules[:2], *modules[3:]))):
+        model = bp.Model(module, likelihood=likelihoods.Gaussian(0.5))
+        posterior = bp.fit(model, (inputs, targets), method, epochs=3, batch_size=None, progress=False)
+        spreads[name] = float(posterior.mean().std(0).max())
+        drawn = posterior.predict(inputs, 30).draws
+        assert len(drawn) == 3  # one for each member: nothing is drawn
+        for member in range(3):
+            own = posterior.member(member).predict(inputs, 5).draws
+            assert_close(own, own[:1].expand_as(own), rtol=0.0, atol=0.0)
+    assert spreads["without"] < 1e-12
+    assert spreads["with"] > 1e-3
