@@ -75,7 +75,7 @@ PAPER = ChoicesSettings()
 LAPTOP = ChoicesSettings(
     seeds=3,
     width=100,
-    epochs=10,
+    epochs=6,
     curve_every=1,
     variants=tuple(name for name in VARIANTS if name not in ("samples-10", "rho-8", "mixture-75")),
 )
