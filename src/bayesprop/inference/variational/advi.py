@@ -85,7 +85,7 @@ class ADVI(Method[GaussianState]):
     about: ClassVar[About | None] = About(
         approximates="the posterior of all columns by a Gaussian: independent, low rank + diagonal, or with all "
         "correlations",
-        cost="1.3 times the step; copies of the weights: 2, r + 2, or as many as there are weights",
+        cost="2 steps (mean field), 2 to 7 (low rank); full rank: products and memory of the square of the weights",
         choose="correlations between weights, and between weights and scales, in small networks",
     )
     covariance: str = "full rank"

@@ -83,7 +83,7 @@ class Boosting(Method[MixtureState]):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by a mixture of independent Gaussians",
-        cost="1.3 times the step, 2 in the second half of a phase; 2 copies of the weights for each component",
+        cost="2 to 3 steps; 2 copies of the weights for each component",
         choose="several modes, or a shape that no Gaussian has",
     )
     components: int = 3

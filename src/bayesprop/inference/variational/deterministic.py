@@ -68,7 +68,7 @@ class DVI(Method[MeanFieldState]):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by an independent Gaussian for each weight",
-        cost="2 to 3 passes; one more product of the widths' size for each hidden layer and row",
+        cost="4 steps for one hidden layer; (rows, width, width) products for each further one",
         choose="small dense networks: the ELBO itself, without the noise of samples",
     )
     covariance: str = "full"

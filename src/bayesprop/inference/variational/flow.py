@@ -71,7 +71,7 @@ class Flow(Method[FlowState]):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by a Gaussian bent by coupling layers",
-        cost="a step, and passes through T; some hundred numbers for each weight",
+        cost="8 steps with 4 draws; some hundred numbers for each weight",
         choose="small networks whose posterior no Gaussian fits",
     )
     layers: int = 4

@@ -72,7 +72,7 @@ class Graves(Method[MeanFieldState]):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by an independent Gaussian for each weight",
-        cost="a gradient for each row",
+        cost="3 steps for a small network, 13 for a large one with groups of 8 rows",
         choose="repeating the paper; variances that are learnt with little noise",
     )
     learning_rate: float | Tensor = 3e-3

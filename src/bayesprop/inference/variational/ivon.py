@@ -85,7 +85,7 @@ class IVON(Method[CurvatureState]):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by an independent Gaussian for each weight",
-        cost="1 step, 1 copy of the weights more than SGD with momentum",
+        cost="1.3 times the step, 1.5 times the memory",
         choose="a spread for every weight of a large network, at the price of Adam",
     )
     learning_rate: float | Tensor = 0.2
