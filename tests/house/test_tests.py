@@ -17,6 +17,7 @@ WITHOUT_TESTS: dict[str, str] = {
 
 # Tests that may be left out on some machines: file -> reason. The list is exact.
 MAY_SKIP: dict[str, str] = {
+    "tests/parity/test_laplace_torch.py": "compares with laplace-torch, which is installed by hand",
     "tests/report/test_browser.py": "looks at pages with Chromium, which not every machine has",
 }
 
