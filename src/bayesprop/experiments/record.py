@@ -127,10 +127,11 @@ def write_json(path: Path, document: Mapping[str, Any]) -> Path:
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
-    """When, where and with what a part is run."""
+    """When, where and with what a part is run. Of a folder of this machine only its name is told."""
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
     changed = [line[3:] for line in _git("status", "--porcelain", "--", "src").splitlines()]
     return {
-        "command": " ".join(["python -m bayesprop.experiments", *sys.argv[1:]]),
+        "command": " ".join(["python -m bayesprop.experiments", *words]),
         "date": datetime.date.today().isoformat(),
         "commit": os.environ.get("COMMIT") or _git("rev-parse", "HEAD"),  # a copy without history is told
         "uncommitted": changed,
