@@ -130,7 +130,7 @@ def band(posterior: Posterior, ends: tuple[float, float], settings: RegressionSe
         "target_low": bottom,
         "target_high": top,
     }
-    return {key: values.detach().double().cpu().reshape(-1).tolist() for key, values in made.items()}
+    return {key: _plain(values) for key, values in made.items()}
 
 
 def _trained(
@@ -169,4 +169,9 @@ def _grid(ends: tuple[float, float], places: int) -> Tensor:
 def _points(data: Data) -> dict[str, list[float]]:
     assert isinstance(data.inputs, Tensor)
     inputs, targets = data.inputs[:SHOWN], data.targets[:SHOWN]
-    return {"inputs": inputs.reshape(-1).double().tolist(), "targets": targets.reshape(-1).double().tolist()}
+    return {"inputs": _plain(inputs), "targets": _plain(targets)}
+
+
+def _plain(values: Tensor) -> list[float]:
+    """Six digits are more than a figure shows, and a third of the record."""
+    return [float(f"{value:.6g}") for value in values.detach().double().reshape(-1).tolist()]
