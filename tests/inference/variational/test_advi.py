@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from bayesprop import likelihoods, priors
@@ -140,6 +141,18 @@ def test_a_matrix_that_does_not_fit_is_refused_before_it_is_made():
     with pytest.raises(ConfigurationError, match=r"ADVI with a full rank covariance needs .* GiB") as caught:
         ADVI(memory_budget=1e-9).init(problem.model, Rng.create(0))
     assert 'ADVI("low rank", rank=8)  # or BayesByBackprop()' in str(caught.value)
+
+
+@pytest.mark.parametrize(("hidden", "share"), [(4, 1.0), (32, 64.0 / 161.0)])
+def test_many_correlations_are_learnt_more_slowly(hidden, share):
+    """Adam's first step is its rate: for B that of everything else, or 64 over the number of columns."""
+    network = nn.Sequential(nn.Linear(3, hidden), nn.Tanh(), nn.Linear(hidden, 1)).double()
+    problem = Problem(network, normal(7, 3))
+    method = ADVI(learning_rate=1e-3)
+    state = method.init(problem.model, Rng.create(0))
+    state, _ = method.update(problem.model, state, problem.batch(progress=0.4), Rng.create(0))
+    moved = state.shape["lower"][0].tril(-1).abs().max()
+    assert_close(moved, torch.tensor(1e-3 * share * method.schedule(0.4)).double(), rtol=1e-4, atol=0.0)
 
 
 def test_numbers_for_each_particle():

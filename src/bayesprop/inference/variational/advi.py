@@ -48,6 +48,8 @@ from bayesprop.rng import Rng, Stream
 
 __all__ = ["ADVI", "GaussianState"]
 
+WIDTH = 64  # columns up to which B moves at the learning rate; beyond, its rate falls as one over their number
+
 
 @dataclass
 class GaussianState:
@@ -176,7 +178,10 @@ class ADVI(Method[GaussianState]):
         found, value = self.gradients(model, state, batch, rng, weight, share)
         rows = _rows(state.mean, state.shape)
         found = {name: tensor.flatten(1) for name, tensor in found.items()}
-        optimizer.step(rows, found, state.moments, dict.fromkeys(rows, rate), rng.step)
+        rates = dict.fromkeys(rows, rate)
+        if "lower" in rates:  # the noise of a row of B adds up over its columns
+            rates["lower"] = rate * min(1.0, WIDTH / state.shape["rho"].shape[1])
+        optimizer.step(rows, found, state.moments, rates, rng.step)
         return state, Info(value)
 
     def gradients(
