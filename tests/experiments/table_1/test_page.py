@@ -18,7 +18,13 @@ def made():
         "mixture-full-1200": cell("mixture-full", [0.0150, 0.0150], 1.0),
     }
     settings = {"widths": [1200], "full_widths": [1200], "epochs": 600, "batch_size": 128, "pixels": "/126"}
-    settings |= {"choice_epochs": 150, "point_choice_epochs": 60, "choice_seeds": 1}
+    settings |= {
+        "choice_epochs": 150,
+        "point_choice_epochs": 60,
+        "long_choices": ["mixture"],
+        "long_choice_seeds": 2,
+        "choice_seeds": 1,
+    }
     parts = {name: {"result": result, "seconds": 1.0} for name, result in results.items()}
     return Record("table-1", "paper", settings, parts, ())
 
@@ -70,6 +76,9 @@ def test_what_tempering_changes():
 
 def test_what_was_chosen():
     section = page(made())[-1]
+    assert (
+        "1200 units, 150 epochs (SGD and dropout 60; mixture, tempered 600 with 2 seeds), 1 seeds each" in section.text
+    )
     assert [row[2:] for row in section.blocks[0].rows] == [("2.00", "chosen"), ("diverged", "")]
 
 

@@ -1,7 +1,7 @@
 import torch
 
 from bayesprop import priors
-from bayesprop.experiments.table_1.parts import ROWS, parts, setup
+from bayesprop.experiments.table_1.parts import ROWS, choice_epochs, parts, setup
 from bayesprop.experiments.table_1.settings import PAPER, SMOKE
 from bayesprop.inference import MLE, BayesByBackprop, Constant, Cosine
 
@@ -14,6 +14,19 @@ def test_a_choice_for_each_row_and_a_part_for_each_cell():
     assert names[-1] == "mixture-full-1200", "what may be left out comes last"
     assert len(names) == 6 + 12 + 2 * len(PAPER.full_widths)
     assert all(part.needs == (f"choose-{part.name.rpartition('-')[0]}",) for part in found[6:])
+
+
+def test_how_long_candidates_are_trained():
+    epochs = {row: choice_epochs(PAPER, row) for row in ROWS}
+    assert epochs == {
+        "sgd": 60,
+        "dropout": 60,
+        "gaussian": 200,
+        "mixture": 600,
+        "gaussian-full": 200,
+        "mixture-full": 200,
+    }
+    assert choice_epochs(SMOKE, "mixture") == SMOKE.choice_epochs
 
 
 def test_networks_have_the_weights_of_the_paper():

@@ -13,7 +13,7 @@ from bayesprop.inference import MLE, BayesByBackprop
 from bayesprop.inference.method import Method
 from bayesprop.model import Model
 
-__all__ = ["ROWS", "parts", "setup"]
+__all__ = ["ROWS", "choice_epochs", "parts", "setup"]
 
 ROWS = {
     "sgd": "SGD",
@@ -72,10 +72,17 @@ def choose(settings: TableSettings, row: str, bench: Bench) -> dict[str, Any]:
         load(settings),
         method,
         [dict(one) for one in settings.candidates[row]],
-        seeds=settings.choice_seeds,
-        epochs=settings.point_choice_epochs if row in POINTS else settings.choice_epochs,
+        seeds=settings.long_choice_seeds if row in settings.long_choices else settings.choice_seeds,
+        epochs=choice_epochs(settings, row),
         batch_size=settings.batch_size,
     )
+
+
+def choice_epochs(settings: TableSettings, row: str) -> int:
+    """How long the candidates of a row are trained."""
+    if row in settings.long_choices:
+        return settings.epochs
+    return settings.point_choice_epochs if row in POINTS else settings.choice_epochs
 
 
 def cell(settings: TableSettings, row: str, width: int, bench: Bench) -> dict[str, Any]:
