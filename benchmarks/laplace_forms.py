@@ -1,8 +1,8 @@
 """Laplace approximations: what each form predicts through the network's tangent and through the network itself, and how
 far evidence and predictions are from those of laplace-torch.
 
-    python benchmarks/laplace_forms.py               scikit-learn's digits and UCI concrete, rows held back for validation
-    python benchmarks/laplace_forms.py --parity      where laplace-torch is installed: the largest differences
+    python benchmarks/laplace_forms.py            scikit-learn's digits and UCI concrete, rows held back for validation
+    python benchmarks/laplace_forms.py --parity   where laplace-torch is installed: the largest differences
 
 The first trains 64-50-50-10 on 1200 digits for 60 epochs, and 8-50-1 on the training part of the first split of
 concrete without its last fifth for 3000 steps, from the same start for all forms.

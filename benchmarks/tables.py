@@ -323,7 +323,18 @@ def prediction_gpu() -> str:
     return _prediction("prediction_gpu", 1e3, ".1f")
 
 
+def laplace_forms() -> str:
+    """Error and negative log-likelihood of each form, through the tangent and through the network."""
+    found, rows = load("laplace_forms")["results"], []
+    for name, key, form in (("digits", "error", ".1%"), ("concrete", "rmse", ".2f")):
+        for method, row in found[name].items():
+            pairs = [row, row] if method == "MAP" else [row["tangent"], row["network"]]
+            rows.append((name, method, *(f"{pair[key]:{form}}, {pair['nll']:.3f}" for pair in pairs)))
+    return table(("data", "form", "tangent", "network itself"), rows) + made_by("laplace_forms")
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "laplace_forms": laplace_forms,
     "digits": digits,
     "uci": uci,
     "mnist": mnist,
