@@ -1,16 +1,16 @@
 """HMC on two moons with a hierarchical prior: have chains met, do two runs agree, and what does a sample cost.
 
-    python benchmarks/hmc.py [--chains 4] [--warm-up 1000] [--samples 1000] [--seeds 2] [--trajectory 3.0] [--threads 2]
+    python benchmarks/hmc.py [--chains 4] [--warm-up 1000] [--samples 1000] [--seeds 2] [--trajectory 3.0] [--threads 1]
         [--numpyro]
 
 The data are scikit-learn's moons (1000 rows, noise 0.2, standardised, half of them for training), the network 2-5-5-2
 with tanh, and the weights of each layer N(0, tau^2) with tau ~ HalfNormal(1), non-centred. R-hat and effective sample
 sizes are those of the probability of class 1 on a grid, (chains, samples, places); the total variation between two runs
 is the mean over a grid of the difference of their predictive probabilities. Effective samples per second count the
-whole run, warm-up and compilation included.
+whole run, warm-up and compilation included; on a machine with other work those per second of a core say more.
 
-With --numpyro, NumPyro's NUTS takes turns with it on the same data, model, chains and cores; NUMPYRO_PYTHON is a Python
-that has it. The difference of two means is held against its standard error, sqrt(variance / ESS) of
+With --numpyro, NumPyro's NUTS takes turns with it on the same data, model and chains; NUMPYRO_PYTHON is a Python that
+has it. The difference of two means is held against its standard error, sqrt(variance / ESS) of
 both, at each place.
 """
 
@@ -62,8 +62,8 @@ def places() -> Tensor:
     return grid(int(PLACES**0.5))
 
 
-def health(traced: Tensor, seconds: float) -> dict[str, float]:
-    """R-hat and effective samples of probabilities (chains, samples, places)."""
+def health(traced: Tensor, seconds: float, cpu: float) -> dict[str, float]:
+    """R-hat and effective samples of probabilities (chains, samples, places); per second, and per second of a core."""
     ess, r_hat = bp.diagnostics.effective_sample_size(traced), bp.diagnostics.r_hat(traced)
     return {
         "r_hat_max": float(r_hat.max()),
@@ -72,6 +72,8 @@ def health(traced: Tensor, seconds: float) -> dict[str, float]:
         "ess_median": float(ess.median()),
         "ess_min_per_second": float(ess.min()) / seconds,
         "ess_median_per_second": float(ess.median()) / seconds,
+        "ess_min_per_cpu_second": float(ess.min()) / cpu,
+        "ess_median_per_cpu_second": float(ess.median()) / cpu,
     }
 
 
@@ -101,14 +103,14 @@ def peer(python: str, seed: int, given: argparse.Namespace) -> tuple[dict[str, A
         data, out = Path(folder) / "data.npz", Path(folder) / "out.npz"
         parts = {"x": train[0], "y": train[1], "x_test": inputs, "places": places(), "grid": grid(100)}
         np.savez(data, **{name: part.numpy() for name, part in parts.items()})
-        settings = (given.chains, given.warm_up, given.samples, seed, given.threads)
+        settings = (given.chains, given.warm_up, given.samples, seed, given.numpyro_cores)
         script = Path(__file__).with_name("numpyro_moons.py")
         subprocess.run([python, str(script), str(data), str(out), *map(str, settings)], check=True)
         found = dict(np.load(out))
-    seconds = float(found["seconds"])
+    seconds, cpu = float(found["seconds"]), float(found["cpu_seconds"])
     traced = torch.softmax(torch.as_tensor(found["traced"]).double(), dim=-1)[..., 1]
-    numbers: dict[str, Any] = {"seconds": seconds, "leapfrog_steps_a_sample": float(found["steps"])}
-    numbers |= health(traced, seconds) | scores(torch.as_tensor(found["held"]).double(), targets)
+    numbers: dict[str, Any] = {"seconds": seconds, "cpu_seconds": cpu, "leapfrog_steps_a_sample": float(found["steps"])}
+    numbers |= health(traced, seconds, cpu) | scores(torch.as_tensor(found["held"]).double(), targets)
     numbers |= {"divergences": int(found["divergences"]), "numpyro": str(found["version"])}
     return numbers, traced, torch.as_tensor(found["whole"])
 
@@ -120,7 +122,7 @@ def one(seed: int, method: HMC) -> tuple[dict[str, Any], Tensor, Tensor]:
     network = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 2))
     prior = bp.priors.Normal(scale=bp.priors.HalfNormal(1.0, shared="layer"))
     model = bp.Model(network, likelihood=bp.likelihoods.Categorical(), prior=prior)
-    started, marks = time.perf_counter(), []
+    started, worked, marks = time.perf_counter(), time.process_time(), []
 
     def clock(event: Event) -> None:
         if event.kind == "step" and event.step == method.warm_up:
@@ -129,14 +131,14 @@ def one(seed: int, method: HMC) -> tuple[dict[str, Any], Tensor, Tensor]:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         posterior = bp.fit(model, train, method, seed=seed, observers=[clock], progress=False)
-    seconds, sampling = time.perf_counter() - started, time.perf_counter() - marks[0]
+    seconds, sampling, cpu = time.perf_counter() - started, time.perf_counter() - marks[0], time.process_time() - worked
     traced = torch.softmax(posterior.trace(places()).double(), dim=-1)[..., 1]
     whole = torch.cat(
         [torch.softmax(posterior.trace(part), dim=-1)[..., 1].mean((0, 1)) for part in grid(100).split(500)]
     )
     held = torch.softmax(posterior.trace(inputs).double(), dim=-1).mean((0, 1))
-    numbers: dict[str, Any] = {"seconds": seconds, "seconds_of_sampling": sampling}
-    numbers |= health(traced, seconds) | scores(held, targets)
+    numbers: dict[str, Any] = {"seconds": seconds, "seconds_of_sampling": sampling, "cpu_seconds": cpu}
+    numbers |= health(traced, seconds, cpu) | scores(held, targets)
     numbers |= {"body": method.explain(model), "warnings": [str(warning.message) for warning in told]}
     return numbers, traced, whole
 
@@ -148,7 +150,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--trajectory", type=float, default=None, help="a fixed length; adapted by ChEES if not given")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--numpyro-cores", type=int, default=2)
     parser.add_argument("--numpyro", action="store_true", help="take turns with it; NUMPYRO_PYTHON has it")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -180,7 +183,7 @@ def main() -> None:
         found["total_variation_of_numpyro"] = [
             float((a - b).abs().mean()) for a, b in itertools.combinations(others, 2)
         ]
-        for key in ("ess_min_per_second", "ess_median_per_second"):
+        for key in (f"ess_{which}_per_{unit}second" for which in ("min", "median") for unit in ("", "cpu_")):
             found[f"ratio_of_{key}"] = [run[key] / other[key] for run, other in zip(runs, peers, strict=True)]
     print("total variation between runs:", between)
     print(record.write("hmc_numpyro" if given.numpyro else "hmc", vars(given), found))
