@@ -8,6 +8,7 @@ from bayesprop.inference.method import Method
 # Others are variants of those that are asked, or not made for quantities.
 ASKED = {
     *("HMC", "BayesByBackprop", "ADVI", "IVON", "Graves", "MCDropout", "GaussianDropout", "SparseVariationalDropout"),
+    *("DVI", "Flow", "Boosting", "FunctionalVI", "ConcreteDropout"),
     *("Laplace", "SWAG", "SGLD", "PSGLD", "SGHMC", "DeepEnsemble", "NNGP", "DeepKernel", "MAP"),
 }
 

@@ -43,6 +43,10 @@ def _hmc(settings: RegressionSettings) -> Method[Any]:
     return inference.HMC(settings.hmc_samples, settings.hmc_warm_up, chains=settings.hmc_chains)
 
 
+def _laplace(hessian: Any) -> Method[Any]:
+    return inference.Laplace(inference.MAP(1e-2), hessian)
+
+
 # All rows are one minibatch, so that a step is an epoch.
 GAP: dict[str, GapMethod] = {
     "hmc": GapMethod("HMC", _hmc, _own, whole=True),
@@ -54,11 +58,18 @@ GAP: dict[str, GapMethod] = {
     "advi": GapMethod("ADVI, full covariance", lambda s: inference.ADVI(learning_rate=1e-2, samples=4)),
     "ivon": GapMethod("IVON", lambda s: inference.IVON()),
     "graves": GapMethod("Graves", lambda s: inference.Graves(1e-2)),
+    "dvi": GapMethod("DVI", lambda s: inference.DVI(learning_rate=1e-2)),
+    "flow": GapMethod("Normalizing flow", lambda s: inference.Flow()),
+    "boosting": GapMethod("Boosting, three Gaussians", lambda s: inference.Boosting(learning_rate=1e-2)),
+    "functional": GapMethod("Functional VI", lambda s: inference.FunctionalVI(learning_rate=1e-2)),
     "mc-dropout": GapMethod("MC dropout, rate 0.1", lambda s: inference.MCDropout(1e-2, rate=0.1)),
+    "concrete-dropout": GapMethod("Concrete dropout", lambda s: inference.ConcreteDropout(1e-2)),
     "gaussian-dropout": GapMethod("Variational Gaussian dropout", lambda s: inference.GaussianDropout(1e-2)),
     "sparse-dropout": GapMethod("Sparse variational dropout", lambda s: inference.SparseVariationalDropout(1e-2)),
-    "laplace": GapMethod("Laplace, last layer", lambda s: inference.Laplace(inference.MAP(1e-2), "last_layer")),
-    "laplace-diagonal": GapMethod("Laplace, diagonal", lambda s: inference.Laplace(inference.MAP(1e-2), "diagonal")),
+    "laplace-full": GapMethod("Laplace, full", lambda s: _laplace("full")),
+    "laplace-kronecker": GapMethod("Laplace, Kronecker", lambda s: _laplace("kron")),
+    "laplace-diagonal": GapMethod("Laplace, diagonal", lambda s: _laplace("diagonal")),
+    "laplace": GapMethod("Laplace, last layer", lambda s: _laplace("last_layer")),
     "swag": GapMethod("SWAG", lambda s: inference.SWAG(1e-4)),
     "sgld": GapMethod("SGLD", lambda s: inference.SGLD(1e-4, chains=4), _chain),
     "psgld": GapMethod("pSGLD", lambda s: inference.PSGLD(1e-3, chains=4), _chain),
