@@ -219,7 +219,7 @@ def _choices(record: Record) -> Section | None:
         return None
     settings = record.settings
     epochs = f"{settings['choice_epochs']} epochs (SGD and dropout {settings['point_choice_epochs']}"
-    long = [_short(ROWS[row]) for row in settings["long_choices"]]
+    long = [_short(ROWS[row]) for row in settings.get("long_choices", ())]
     epochs += f"; {', '.join(long)} {settings['epochs']} with {settings['long_choice_seeds']} seeds)" if long else ")"
     seeds = f"{settings['choice_seeds']} seeds each"
     text = f"{settings['widths'][0]} units, {epochs}, {seeds}; the lowest error is taken, for all widths."
