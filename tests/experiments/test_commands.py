@@ -52,6 +52,7 @@ def test_kept_records_are_found_by_the_name(squares, tmp_path, console):
     record.save(tmp_path / "kept" / "squares-paper.json")
     assert show("squares") == Path("runs/reproduce/squares-paper/page.html")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["squares-paper.json"]
+    assert show("squares") == Path("runs/reproduce/squares-paper/page.html"), "a second time"
     reproduce("squares", "smoke", page=False, console=console)
     assert show("squares", scale="smoke").parent.name == "squares-smoke"
     with pytest.raises(CheckpointError, match="at scale laptop"):

@@ -116,7 +116,7 @@ def _kept(name: str, scale: str | None) -> Path:
     scales = [scale] if scale else list(experiment.scales)[::-1]
     places = [place for found in scales for place in (default_folder(name, found), stored_path(name, found))]
     for place in places:
-        if place.exists():
+        if place.is_file() or (place / "settings.json").is_file():  # a folder may hold a page and no run
             return place
     raise CheckpointError(
         f"there is no record of {name}" + (f" at scale {scale}" if scale else ""),
