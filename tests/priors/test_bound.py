@@ -250,3 +250,13 @@ def test_many_parameters_of_one_family_need_no_loop():
     finally:
         object.__setattr__(density, "log_density", original)
     assert calls == [1]
+
+
+def test_densities_of_columns_sum_to_the_density_of_the_row(bound, draw):
+    """But for the hyperpriors of scales that are learnt."""
+    theta = draw(bound, 2)
+    total = bound.log_density_columns(theta).sum(-1)
+    for columns, latent, _ in bound.hyperpriors:
+        total = total + latent.unconstrained_log_density(theta[..., columns])
+    assert bound.log_density_columns(theta).shape == (2, bound.random)
+    torch.testing.assert_close(total, bound.log_density(theta), rtol=1e-12, atol=1e-12)

@@ -169,6 +169,11 @@ class BoundPrior:
             total = total + latent.unconstrained_log_density(theta[..., columns])
         return total
 
+    def log_density_columns(self, theta: Tensor) -> Tensor:
+        """log p(x | t) of each random column: (..., H) to (..., W)."""
+        self._enough(theta, self.size)
+        return self._gathered(lambda group: group.log_density(theta))
+
     def score(self, theta: Tensor) -> Tensor:
         """The gradient of equation (2) in the shape of theta; in closed form when no scale is learnt."""
         self._enough(theta, self.size)

@@ -11,9 +11,10 @@ from torch.testing import assert_close
 
 import bayesprop as bp
 from bayesprop import likelihoods, priors
-from bayesprop.inference.dropout.bernoulli_prior import expected_log_prior
+from bayesprop.inference.dropout.bernoulli_prior import expected_log_prior, penalty_gradients
+from bayesprop.inference.dropout.layers import of_columns
 
-from ..conftest import normal
+from ..conftest import normal, small_network
 
 PRIORS = {
     "normal": priors.Normal(0.2, 0.7),
@@ -48,3 +49,21 @@ def test_weight_decay_of_a_normal_prior():
     theta = normal(1, 4)
     found = expected_log_prior(model, theta, keep) - expected_log_prior(model, torch.zeros_like(theta), keep)
     assert_close(found, -(theta.square() / (2.0 * keep * 0.25)).sum(1))
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_derivatives_in_closed_form_are_those_of_autograd(name):
+    """By the means of two particles and by the probability of each of two layers."""
+    model = bp.Model(small_network(), likelihood=likelihoods.Gaussian(), prior=PRIORS[name])
+    mean = (0.5 * normal(2, model.layout.size)).requires_grad_(True)
+    keep = torch.tensor([[0.9, 0.5], [0.7, 0.8]], dtype=torch.float64, requires_grad=True)
+    value = -expected_log_prior(model, mean, of_columns(keep, model, 1.0)).sum()
+    by_mean, by_keep = torch.autograd.grad(value, (mean, keep))
+    found = penalty_gradients(model, mean.detach(), keep.detach(), learns=True)
+    if name == "learnt scale":
+        assert found is None
+    else:
+        assert found is not None
+        assert_close(found["mean"], by_mean)
+        assert_close(found["keep"], by_keep)
+        assert penalty_gradients(model, mean.detach(), keep.detach(), learns=False).keys() == {"mean"}

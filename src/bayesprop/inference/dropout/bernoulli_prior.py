@@ -13,9 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bayesprop.inference.oracle import prior_score
 from bayesprop.model import Model
+from bayesprop.random_weights import input_units
 
-__all__ = ["expected_log_prior"]
+__all__ = ["expected_log_prior", "penalty_gradients"]
 
 
 def expected_log_prior(model: Model, mean: Tensor, keep: Tensor) -> Tensor:
@@ -38,3 +40,26 @@ def expected_log_prior(model: Model, mean: Tensor, keep: Tensor) -> Tensor:
     for latent in model.likelihood.latents:
         total = total + latent.unconstrained_log_density(columns[:, layout.by_name[latent.name].columns])
     return total
+
+
+def penalty_gradients(model: Model, mean: Tensor, keep: Tensor, *, learns: bool) -> dict[str, Tensor] | None:
+    """Derivatives of minus equation (1) by "mean" (particles, columns) and, if it is learnt, by the probability to
+    "keep" the inputs of each layer, (particles, layers); None where scales are learnt, which weights share.
+
+    With w = theta / k and the score s of the prior they are -s(w), and -sum_i [log p(w_i) - log p(0) - w_i s(w_i)].
+    """
+    layout, bound = model.layout, model.bound_prior
+    if bound.latents:
+        return None
+    there = mean[:, : layout.latent].clone()
+    blocks = [layout.by_name[name] for name in input_units(model.network, layout)]
+    for number, block in enumerate(blocks):
+        there[:, block.columns] /= keep[:, number : number + 1]
+    score = prior_score(model, there)
+    found = {"mean": torch.nn.functional.pad(score, (0, mean.shape[1] - layout.latent)).neg_()}
+    if not learns:
+        return found
+    each = bound.log_density_columns(there) - bound.log_density_columns(torch.zeros_like(there))
+    each -= (there * score)[:, : layout.random]
+    found["keep"] = torch.stack([-each[:, block.columns].sum(1) for block in blocks], dim=1)
+    return found

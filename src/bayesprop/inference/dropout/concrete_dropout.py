@@ -32,7 +32,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bayesprop.inference.dropout.bernoulli_prior import expected_log_prior
+from bayesprop.inference.dropout.bernoulli_prior import expected_log_prior, penalty_gradients
 from bayesprop.inference.dropout.descent import AbstractDropout, DropoutState, check_samples, noisy_log_likelihood
 from bayesprop.inference.dropout.layers import counts_of, droppable, for_each_layer, of_columns
 from bayesprop.inference.method import About
@@ -74,7 +74,7 @@ class ConcreteDropout(AbstractDropout):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by dropping inputs of layers at random, at rates that are learnt",
-        cost="1 step",
+        cost="2 to 3 times the step",
         choose="dropout whose rate nobody knows: one number for each layer, found with the weights",
     )
     initial_rate: float | Tensor | Mapping[str, float] = 0.1
@@ -124,6 +124,16 @@ class ConcreteDropout(AbstractDropout):
         counts = counts_of(self.layers(model), "unit")
         each = [count * entropy(strength[:, number]) for number, count in enumerate(counts)]
         return -expected_log_prior(model, mean, keep) - torch.stack(each).sum(0)
+
+    def penalty_gradients(self, model: Model, mean: Tensor, strength: Tensor) -> dict[str, Tensor]:
+        keep, rate = torch.sigmoid(-strength), torch.sigmoid(strength)
+        found = penalty_gradients(model, mean, keep, learns=True)
+        if found is None:
+            return super().penalty_gradients(model, mean, strength)
+        # dk / d logit = -k p, and dH / d logit = -logit k p.
+        counts = counts_of(self.layers(model), "unit")
+        of_entropy = torch.stack([count * strength[:, number] for number, count in enumerate(counts)], dim=1)
+        return {"mean": found["mean"], "strength": keep * rate * (of_entropy - found["keep"])}
 
     def posterior(self, model: Model, state: DropoutState) -> BernoulliDropout:
         mean, buffers = state.mean.clone(), {name: buffer.clone() for name, buffer in state.buffers.items()}

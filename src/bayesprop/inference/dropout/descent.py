@@ -172,6 +172,16 @@ class AbstractDropout(Method[DropoutState]):
     def penalty(self, model: Model, mean: Tensor, strength: Tensor) -> Tensor:
         """KL(q || prior) up to a constant, (particles,), differentiable."""
 
+    def penalty_gradients(self, model: Model, mean: Tensor, strength: Tensor) -> dict[str, Tensor]:
+        """The gradients of `penalty` by what descent moves; by autograd, unless a subclass knows a closed form."""
+        leaves = {"mean": mean.detach().requires_grad_(True)}
+        if self.learns:
+            leaves["strength"] = strength.detach().requires_grad_(True)
+        with torch.enable_grad():
+            value = self.penalty(model, leaves["mean"], leaves.get("strength", strength))
+            found = torch.autograd.grad(value.sum(), list(leaves.values()), materialize_grads=True)
+        return dict(zip(leaves, found, strict=True))
+
     # -- the functions of a method ------------------------------------------------------------------------------------
 
     def init(self, model: Model, rng: Rng) -> DropoutState:
@@ -216,14 +226,18 @@ class AbstractDropout(Method[DropoutState]):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The log-likelihood of the full data as the batch estimates it, and the gradients of equation (1)."""
         leaves = {name: tensor.detach().requires_grad_(True) for name, tensor in self.moving(state).items()}
-        strength = leaves.get("strength", state.strength)
         with torch.enable_grad():
-            value = self.log_likelihood(model, leaves["mean"], strength, state.buffers, batch, rng)
-            penalty = self.penalty(model, leaves["mean"], strength)
-            scaled = weight.to(penalty) * penalty if isinstance(weight, Tensor) else weight * penalty
-            loss = scaled / batch.num_data - value / batch.rows
-            found = torch.autograd.grad(loss.sum(), list(leaves.values()), materialize_grads=True)
-        return value.detach() * (batch.num_data / batch.rows), dict(zip(leaves, found, strict=True))
+            value = self.log_likelihood(
+                model, leaves["mean"], leaves.get("strength", state.strength), state.buffers, batch, rng
+            )
+            found = torch.autograd.grad(value.sum(), list(leaves.values()), materialize_grads=True)
+        penalties = self.penalty_gradients(model, state.mean, state.strength)
+        share = weight.to(state.mean).reshape(-1, 1) if isinstance(weight, Tensor) else weight
+        by_name = {
+            name: penalties[name].mul_(share / batch.num_data).sub_(gradient, alpha=1.0 / batch.rows)
+            for name, gradient in zip(leaves, found, strict=True)
+        }
+        return value.detach() * (batch.num_data / batch.rows), by_name
 
     def memory(self, model: Model, particles: int, rows: int) -> int:
         """Bytes of weights and noise, the optimiser's moments, the weights with noise and their gradients; buffers."""

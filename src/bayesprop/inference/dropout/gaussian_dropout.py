@@ -53,7 +53,7 @@ class GaussianDropout(AbstractMultiplicative):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by noise in proportion to each weight, under a log-uniform prior",
-        cost="1.3 to 1.5 times the step",
+        cost="2 times the step",
         choose="dropout with little noise in its gradients, whose size is given or learnt",
     )
     alpha: float | Tensor | Mapping[str, float] = 0.05

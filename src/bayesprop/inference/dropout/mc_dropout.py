@@ -6,7 +6,7 @@ Training with dropout maximises a bound on the evidence of a Bayesian network wh
     loss = -(1 / n) sum_rows log p(y | x, w) + (1 / N) sum_i theta_i^2 / (2 k s^2),                                 (1)
 
 and for other priors their expectation in the place of the square (`bernoulli_prior`). Choose it for a network that
-trains with dropout anyway: it costs nothing more. Its spread is that of the masks: it does not shrink where data are
+trains with dropout anyway: it costs little more. Its spread is that of the masks: it does not shrink where data are
 plenty, as that of a posterior does; the rate is a choice, or learnt by `ConcreteDropout`.
 
 In which networks dropout happens:
@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.dropout.bernoulli_prior import expected_log_prior
+from bayesprop.inference.dropout.bernoulli_prior import expected_log_prior, penalty_gradients
 from bayesprop.inference.dropout.descent import AbstractDropout, DropoutState, check_samples, noisy_log_likelihood
 from bayesprop.inference.dropout.layers import droppable, for_each_layer, of_columns
 from bayesprop.inference.method import About
@@ -51,6 +51,7 @@ from bayesprop.random_weights import (
     bernoulli,
     dropout_modules,
     elsewhere,
+    input_units,
     mask,
     seeded,
 )
@@ -70,8 +71,8 @@ class MCDropout(AbstractDropout):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by dropping inputs of layers at random, at a rate that is given",
-        cost="1 step",
-        choose="a network that is trained with dropout anyway; no further cost",
+        cost="1.2 times the step of a large network, several times that of a tiny one",
+        choose="a network that is trained with dropout anyway",
     )
     rate: float | Tensor | Mapping[str, float] | None = None
     samples: int = 1
@@ -162,6 +163,14 @@ class MCDropout(AbstractDropout):
         if self.rate is not None:
             keep = of_columns(1.0 - strength, model, 1.0)
         return -expected_log_prior(model, mean, keep)
+
+    def penalty_gradients(self, model: Model, mean: Tensor, strength: Tensor) -> dict[str, Tensor]:
+        if self.rate is None:
+            keep = mean.new_ones(mean.shape[0], len(input_units(model.network, model.layout)))
+        else:
+            keep = 1.0 - strength
+        found = penalty_gradients(model, mean, keep, learns=False)
+        return super().penalty_gradients(model, mean, strength) if found is None else found
 
     def posterior(self, model: Model, state: DropoutState) -> ActiveDropout | BernoulliDropout:
         mean, buffers = state.mean.clone(), {name: buffer.clone() for name, buffer in state.buffers.items()}

@@ -16,6 +16,7 @@ from torch import Tensor
 from bayesprop.inference.dropout.descent import AbstractDropout, DropoutState, noisy_log_likelihood
 from bayesprop.inference.dropout.layers import droppable, number_of_column
 from bayesprop.inference.dropout.log_uniform import check_prior, of_the_rest
+from bayesprop.inference.oracle import prior_score
 from bayesprop.model import Batch, Model
 from bayesprop.posteriors import MultiplicativeGaussian
 from bayesprop.random_weights import Estimator, Inputs, LocalReparameterization, NoiseSource, randomize
@@ -77,6 +78,22 @@ class AbstractMultiplicative(AbstractDropout):
     def penalty(self, model: Model, mean: Tensor, strength: Tensor) -> Tensor:
         rest = of_the_rest(model, mean, self.has_noise(model, mean.device))
         return self.divergence(model, mean, strength) - rest
+
+    def penalty_gradients(self, model: Model, mean: Tensor, strength: Tensor) -> dict[str, Tensor]:
+        layout = model.layout
+        rest = prior_score(model, mean[:, : layout.latent]).neg_()
+        for name in self.layers(model):
+            rest[:, layout.by_name[name].columns] = 0.0
+        found = {"mean": torch.nn.functional.pad(rest, (0, layout.size - layout.latent))}
+        if self.learns:
+            leaves = (mean.detach().requires_grad_(True), strength.detach().requires_grad_(True))
+            with torch.enable_grad():
+                value = self.divergence(model, *leaves)
+                by_mean, found["strength"] = torch.autograd.grad(
+                    value.sum(), leaves, allow_unused=True, materialize_grads=True
+                )
+            found["mean"] += by_mean
+        return found
 
     def posterior(self, model: Model, state: DropoutState) -> MultiplicativeGaussian:
         location, std = self.std(model, state.mean, state.strength)

@@ -52,7 +52,7 @@ class SparseVariationalDropout(AbstractMultiplicative):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by noise for each weight under a log-uniform prior; most weights end at zero",
-        cost="1.3 to 1.5 times the step, 2 times the memory",
+        cost="3 to 4 times the step, 2 times the memory",
         choose="a small network: weights that the data do not need are dropped for good",
     )
     warmup: float = 0.5
