@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesprop import lanes
@@ -56,7 +56,11 @@ def jacobian(
 
     copies = {n: b[0] for n, b in model.spread_buffers({n: b[None] for n, b in buffers.items()}, rows).items()}
     function = batched if model.vectorised else one_by_one
-    with lanes.batchable() if model.vectorised else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if model.vectorised:
+            stack.enter_context(lanes.batchable())
+        if any(isinstance(module, nn.RNNBase) for module in model.network.modules()):
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # it refuses derivatives in evaluation mode
         value, derivative = lanes.run(
             function, (copies, inputs), ("P", "P"), particles=rows, draws=1, vectorised=model.vectorised
         )

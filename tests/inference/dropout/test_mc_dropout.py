@@ -122,7 +122,19 @@ class Reader(nn.Module):
         return self.head(self.attention(states, states, states)[0].mean(1))
 
 
+class Encoder(nn.Module):
+    """A layer of a transformer as torch has it, with dropout in modules and inside of attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.TransformerEncoderLayer(4, 2, 8, 0.5, batch_first=True), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.layer(x).mean(1))
+
+
 NETWORKS = {
+    "transformer": (Encoder, normal(12, 3, 4).float()),
     "convolutions": (
         lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2)),
         normal(12, 2, 4, 4).float(),
@@ -237,3 +249,11 @@ def test_settings_that_cannot_work_are_refused(settings, fault):
     with pytest.raises(ConfigurationError, match=fault) as caught:
         MCDropout(**settings)
     assert "write: MCDropout(learning_rate=1e-3)" in str(caught.value)
+
+
+def test_the_description_says_how_weights_are_masked():
+    model = bp.Model(small_network(), likelihood=likelihoods.Gaussian())
+    told = str(model.describe(MCDropout(rate=0.1), normal(8, 3)))
+    assert "masked" in told
+    plain = str(bp.Model(with_dropout(), likelihood=likelihoods.Gaussian()).describe(MCDropout(), normal(8, 3)))
+    assert "masked" not in plain

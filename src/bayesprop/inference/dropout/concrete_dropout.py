@@ -96,6 +96,11 @@ class ConcreteDropout(AbstractDropout):
         """The number of masks for each step."""
         return self.samples
 
+    @property
+    def estimator(self) -> Masks:
+        """How weights are evaluated: with masks of their inputs."""
+        return Masks(self.samples)
+
     def layers(self, model: Model) -> dict[str, Inputs]:
         """The layers whose inputs are dropped."""
         return droppable(model, "ConcreteDropout")
@@ -108,7 +113,7 @@ class ConcreteDropout(AbstractDropout):
     def log_likelihood(
         self, model: Model, mean: Tensor, strength: Tensor, buffers: dict[str, Tensor], batch: Batch, rng: Rng
     ) -> Tensor:
-        inputs, plan = self.layers(model), model.plan(Masks(self.samples))
+        inputs, plan = self.layers(model), model.plan(self.estimator)
 
         def noisy(weights: dict[str, Tensor], logits: Tensor, source: NoiseSource) -> dict[str, Tensor]:
             laws = {

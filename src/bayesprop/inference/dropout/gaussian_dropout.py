@@ -9,8 +9,8 @@ each layer, each input of a layer or each weight (Kingma, Salimans and Welling 2
 stays at or below 1, where their approximation holds; `SparseVariationalDropout` has no such bound.
 
 Choose it for dropout with little noise in the gradients. Do not where weights need the prior that you have: the
-log-uniform prior shrinks nothing, is no density, and rewards noise: an alpha that is learnt for a whole layer ends far
-above the one that predicts best on small data, which is why it is given unless you ask.
+log-uniform prior shrinks nothing, is no density, and rewards noise: on small data an alpha that is learnt for a layer
+can end far above the one that predicts best, which is why it is given unless you ask.
 
 Map to the paper: theta, alpha and the constants c1, c2, c3 are theirs; the prior on what has no noise is ours.
 

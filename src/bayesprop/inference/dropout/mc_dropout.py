@@ -46,8 +46,10 @@ from bayesprop.inference.method import About
 from bayesprop.model import Batch, Model
 from bayesprop.posteriors import ActiveDropout, BernoulliDropout
 from bayesprop.random_weights import (
+    Estimator,
     Masks,
     NoiseSource,
+    SharedWeights,
     bernoulli,
     dropout_modules,
     elsewhere,
@@ -90,6 +92,11 @@ class MCDropout(AbstractDropout):
     def noises(self) -> int:
         """The number of masks for each step."""
         return self.samples
+
+    @property
+    def estimator(self) -> Estimator:
+        """How weights are evaluated: with masks of their inputs, or as they are."""
+        return SharedWeights(self.samples) if self.rate is None else Masks(self.samples)
 
     # -- the Gaussian process behind it -------------------------------------------------------------------------------
 
@@ -150,7 +157,7 @@ class MCDropout(AbstractDropout):
             return noisy_log_likelihood(
                 *arguments, samples=self.samples, noisy=lambda weights, *_: weights, surroundings=own
             )
-        inputs, plan = droppable(model, "MCDropout(rate=...)"), model.plan(Masks(self.samples))
+        inputs, plan = droppable(model, "MCDropout(rate=...)"), model.plan(self.estimator)
 
         def noisy(weights: dict[str, Tensor], rates: Tensor, source: NoiseSource) -> dict[str, Tensor]:
             laws = {name: partial(bernoulli, rate=rates[number]) for number, name in enumerate(inputs)}
