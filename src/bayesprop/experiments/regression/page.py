@@ -88,10 +88,10 @@ def _gap(record: Record) -> Section | None:
     plots = [_gap_plot(name, result, standard if name != "hmc" else None) for name, result in known.items()]
     table = _gap_table(known)
     text = (
-        "Two clusters with nothing in between. An honest posterior is uncertain in the gap; Foong et al. (2019) show that "
-        "mean-field inference is too sure there, for networks of rectifiers. Here units are tanh. The standard is HMC on "
-        "the same network, prior and noise. The infinitely wide network and the deep kernel are other models, and show "
-        "what theirs say."
+        "Two clusters with nothing in between. An honest posterior is uncertain in the gap; Foong et al. (2019) show "
+        "that mean-field inference is too sure there, for networks of rectifiers. Here units are tanh. The standard is "
+        "HMC on the same network, prior and noise. The infinitely wide network and the deep kernel are other models, "
+        "and show what theirs say."
     )
     return Section("The gap between two clusters", [table, *plots], text + _verdict(known))
 
