@@ -5,7 +5,8 @@
 Data, network and hierarchical prior are those of benchmarks/hmc.py, with scales non-centred. The reference is HMC with
 8 chains of 2000 samples; the distance is the total variation of the probability of a class, averaged over a grid of 100
 x 100 places on [-3, 3]^2. Methods have their defaults but for what a row's name says, 5,000 steps on all rows (20,000
-where a step is native code), and 100 draws for each prediction (chains have all of their samples). What a method refuses is noted in its own words.
+where a step is native code), and 100 draws for each prediction (chains have all of their samples). What a method
+refuses is noted in its own words.
 
 Every run is written into results/two_moons.json as it is done, and runs that stand there are not done again: with
 --minutes the script begins nothing after so long, and goes on where it was when it is called again. The reference,
