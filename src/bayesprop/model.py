@@ -97,6 +97,7 @@ class Model:
         self._written: frozenset[str] = frozenset()  # buffers that the network writes into when it evaluates
         self._uses: dict[str, tuple[Use, ...]] | None = None
         self._plans: dict[Estimator, dict[str, Evaluation]] = {}
+        self._first: tuple[nn.Module | None, Any] = None, None
         root_trains = network.training
         self._always_eval = [m for m in self.network.modules() if root_trains and not m.training]
         for module in self.network.modules():
@@ -121,7 +122,9 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        return next(self.network.parameters()).device
+        if self._first[0] is not self.network:  # looking for a parameter walks through all modules
+            self._first = self.network, next(self.network.parameters())
+        return self._first[1].device
 
     def to(self, device: torch.device | str) -> Model:
         """The same model on another device."""

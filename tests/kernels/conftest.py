@@ -16,7 +16,7 @@ from torch.distributions import Categorical, Cauchy, Laplace, MixtureSameFamily,
 
 import bayesprop as bp
 from bayesprop.inference.variational.fused import explain
-from bayesprop.kernels import mean_field, native, noise
+from bayesprop.kernels import chains, curvature, descent, mean_field, native, noise
 
 
 @pytest.fixture
@@ -25,12 +25,18 @@ def native_code() -> None:
     assert native.library().handle is not None, native.status()
 
 
+def anew(patch: pytest.MonkeyPatch) -> None:
+    """Every native library is looked for once more; those that were loaded before come back afterwards."""
+    for module in (native, chains, descent, curvature):
+        patch.setattr(module, "library", functools.cache(module.library.__wrapped__))
+
+
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on a machine without a compiler; the library that was loaded before comes back afterwards."""
     with monkeypatch.context() as patch:
         patch.setattr(native.shutil, "which", lambda name: None)
-        patch.setattr(native, "library", functools.cache(native.library.__wrapped__))
+        anew(patch)
         assert native.library().handle is None
         yield
 
@@ -39,9 +45,8 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], native.Library]:
     """`native.library` as in a process that has not built anything, with an empty cache folder; undone afterwards."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    loader = functools.cache(native.library.__wrapped__)
-    monkeypatch.setattr(native, "library", loader)
-    return loader
+    anew(monkeypatch)
+    return native.library
 
 
 def definitions_run(reason: str) -> None:

@@ -8,6 +8,7 @@ from torch.nn.functional import softplus
 
 from bayesprop.kernels import descent
 from bayesprop.kernels.dense import Layer, Stack
+from bayesprop.kernels.noise import normal
 from bayesprop.kernels.small_stack import Joint
 
 PLAIN = (1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0)  # Adam without memory: a step against the gradient's sign
@@ -38,12 +39,12 @@ def test_first_moments_are_the_gradients(native_code, closed, shared):
     particles, rows, kl = 2, 300, 0.7
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(1 if shared else particles, rows, 1, generator=generator).expand(particles, -1, -1)
-    targets, noise = inputs.sin(), torch.randn(particles, 2, generator=generator)
-    tensors = state(particles)
+    targets, seeds, tensors = inputs.sin(), torch.tensor([3, 2**40 + 1]), state(particles)
+    noise = normal(torch.stack((seeds, torch.zeros_like(seeds)), dim=-1), 7, 1, 2)
     mean, rho = (t.double().requires_grad_() for t in tensors[:2])
     value = descent.descend(
-        weight(particles), inputs, targets, tensors, noise,
-        adam=[PLAIN] * particles, kl_weights=[kl / rows] * particles, closed_form=closed,
+        weight(particles), inputs, targets, tensors, seeds, 7, 1,
+        adam=[PLAIN] * particles, kl_weights=[kl / rows] * particles, closed_form=closed, value_scale=2.0,
     )  # fmt: skip
     std = softplus(rho)
     w = mean + std * noise.double()
@@ -54,7 +55,7 @@ def test_first_moments_are_the_gradients(native_code, closed, shared):
     by = torch.distributions.kl_divergence(q, prior) if closed else -prior.log_prob(w) - std.log()
     loss = (kl * by.sum(1) - likelihood).sum() / rows
     gradients = torch.autograd.grad(loss, (mean, rho))
-    torch.testing.assert_close(value, likelihood.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(value.double(), 2.0 * likelihood.detach(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(tensors[2].double(), gradients[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(tensors[4].double(), gradients[1], rtol=1e-5, atol=1e-5)
 
@@ -65,7 +66,7 @@ def test_rows_that_are_not_contiguous(native_code):
     for rows in (inputs, inputs.contiguous(), inputs.double()):
         tensors = state(2)
         descent.descend(
-            weight(), rows, rows.float().sin(), tensors, torch.ones(2, 2),
+            weight(), rows, rows.float().sin(), tensors, torch.arange(2), 0, 1,
             adam=[PLAIN] * 2, kl_weights=[0.1] * 2, closed_form=True,
         )  # fmt: skip
         found.append(tensors)

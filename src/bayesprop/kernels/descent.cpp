@@ -1,6 +1,6 @@
-// Steps of mean-field inference through small stacks of dense layers: noise goes in, means and scales have moved when it comes
-// out. The definition, in plain torch, is inference/variational/gradients.py with Adam of inference/optimizers.py; compiled on
+// Steps of mean-field inference through small stacks of dense layers. The definition, in plain torch, is inference/variational/gradients.py with Adam of inference/optimizers.py; compiled on
 // first use by kernels/descent.py.
+#include "noise.hpp"
 #include "small_stack.hpp"
 
 namespace {
@@ -27,15 +27,17 @@ extern "C" {
 
 // One step of all particles. `strides` are how far inputs, targets, and the prior's numbers (center, precision) of one
 // particle lie from those of the next; 0 where they share them. With `whole` targets are int64. `kl` are the weights of the KL
-// over N, `adam` the eight numbers of each particle as native.cpp has them. With `closed` the KL of the weights is that of two
+// over N, `adam` the eight numbers of each particle as native.cpp has them. `value` takes the rows' log-likelihood at the sample,
+// times its scale. With `closed` the KL of the weights is that of two
 // Gaussians and not sampled.
 void bayesprop_descent(const Layer* layers, int64_t count, int64_t rows, int64_t columns, int64_t random, const float* center,
                        const float* precision, const float* loc, const int32_t* scale_column, const int64_t* latent_column,
                        const int64_t* latent_kind, const double* latent_scale, int64_t latents, int64_t likelihood_kind,
                        int64_t noise_column, float noise_scale, const float* inputs, const void* targets, int64_t whole,
                        int64_t target_width, const int64_t* strides, float* mean, float* rho, float* mean_first,
-                       float* mean_second, float* rho_first, float* rho_second, const float* noise, const float* adam,
-                       const float* kl, int64_t closed, double* data_term, int64_t particles, int64_t threads) {
+                       float* mean_second, float* rho_first, float* rho_second, const int64_t* seeds, int64_t step, int64_t stream,
+                       const float* adam, const float* kl, int64_t closed, float value_scale, float* value, int64_t particles,
+                       int64_t threads) {
   int64_t widest = 0;
   for (int64_t l = 0; l < count; ++l) {
     widest = layers[l].inputs > widest ? layers[l].inputs : widest;
@@ -51,7 +53,7 @@ void bayesprop_descent(const Layer* layers, int64_t count, int64_t rows, int64_t
     Rows own;
     own.inputs.resize(blocks * width * BLOCK);
     own.targets.resize(blocks * target_width * BLOCK);
-    std::vector<float> x(columns), g(columns);
+    std::vector<float> x(columns), g(columns), eps((columns + 4 * CHUNK) / (4 * CHUNK) * (4 * CHUNK));
 #pragma omp for schedule(static)
     for (int64_t particle = 0; particle < particles; ++particle) {
       Problem p = shape;
@@ -66,13 +68,17 @@ void bayesprop_descent(const Layer* layers, int64_t count, int64_t rows, int64_t
         else in_blocks(static_cast<const float*>(targets) + target, own.targets.data(), rows, target_width);
       }
       const int64_t at = particle * columns;
-      const float *eps = noise + at, *a = adam + 8 * particle;
+      const float* a = adam + 8 * particle;
+      const Key key = make_key(seeds[particle], 0, step, stream);
+      for (int64_t low = 0; low < columns; low += 4 * CHUNK)
+        draw(eps.data() + low, low, columns < low + 4 * CHUNK ? columns : low + 4 * CHUNK, key);
       for (int64_t i = 0; i < columns; ++i) x[i] = mean[at + i] + scale_of(rho[at + i]).std * eps[i];
       // Gradients of the loss are those of the log joint, with the KL's weight on the prior, over minus the number of rows.
       const float share = kl[particle] * float(rows), by_rows = -1.0f / float(rows);
-      double value;
-      evaluate(p, room, x.data(), own.inputs.data(), own.targets.data(), target_width, g.data(), value, data_term[particle],
+      double joint, data_term;
+      evaluate(p, room, x.data(), own.inputs.data(), own.targets.data(), target_width, g.data(), joint, data_term,
                closed ? 0.0f : share, share);
+      value[particle] = float(data_term) * value_scale;
       const Adam by_mean{a[0] / a[5], a[2], a[3], a[4], 1.0f / a[6], a[7]};
       const Adam by_rho{a[1] / a[5], a[2], a[3], a[4], 1.0f / a[6], 1.0f};
       for (int64_t i = 0; i < columns; ++i) {

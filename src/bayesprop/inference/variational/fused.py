@@ -10,6 +10,7 @@ weights (latents, point estimates) are few and take the plain path in the same s
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,22 +45,29 @@ class Choice:
     joint: Joint | None = None
 
 
+_KNOWN: weakref.WeakKeyDictionary[Model, tuple[BayesByBackprop, str, str]] = weakref.WeakKeyDictionary()
+
+
 def explain(method: BayesByBackprop, model: Model) -> Choice:
     """The body that `update` will use for this method on this model."""
-    obstacle = _obstacle(method, model)
+    known = _KNOWN.get(model)
+    if known is None or known[0] is not method:
+        obstacle = _obstacle(method, model)
+        known = _KNOWN[model] = (method, obstacle, obstacle or _obstacle_to_passes(method, model))
+    _, obstacle, to_passes = known
     if obstacle:
         return Choice(False, f"plain torch: {obstacle}")
     joint = native_joint(model) if not torch.is_autocast_enabled("cpu") else None
     if isinstance(joint, Joint) and descent.library().handle is not None:
         return Choice(True, f"whole steps in {descent.library().reason}", joint)
-    obstacle = _obstacle_to_passes(method, model)
+    obstacle = to_passes
     if obstacle:
         return Choice(False, f"plain torch: {obstacle}")
     return Choice(native.library().handle is not None, native.status())
 
 
 def _obstacle(method: BayesByBackprop, model: Model) -> str:
-    """What keeps all native code from this method on this model; "" if nothing does. Asked in every step."""
+    """What keeps all native code from this method on this model; "" if nothing does."""
     if model.device.type != "cpu":
         return f"weights live on {model.device.type}, native code is for the CPU"
     if model.dtype != torch.float32:
@@ -178,17 +186,21 @@ def _whole(
     optimizer, targets = as_optimizer(method.optimizer), batch.targets
     assert isinstance(optimizer, Adam)
     targets = targets if targets.dtype == torch.int64 else targets.float()
+    assert isinstance(rng.step, int)
     value = descent.descend(
         joint,
-        batch.inputs.flatten(2),
+        batch.inputs if batch.inputs.dim() == 3 else batch.inputs.flatten(2),
         targets.flatten(2) if targets.dim() > 2 else targets[..., None],
         _tensors(state),
-        rng.normal(model.layout.latent, Stream.WEIGHTS)[:, 0],
+        rng.seeds,
+        rng.step,
+        int(Stream.WEIGHTS),
         adam=_adam(optimizer, rates, rng),
         kl_weights=[w / batch.num_data for w in _per_particle(kl_weight, rng.particles)],
         closed_form=method.kl != "monte_carlo" and model.bound_prior.has_kl,
+        value_scale=batch.num_data / batch.rows,
     )
-    return Info((value * (batch.num_data / batch.rows)).float())
+    return Info(value)
 
 
 def _weight_gradients(model: Model, state: MeanFieldState, theta: Tensor, batch: Batch) -> tuple[Tensor, list[Tensor]]:
