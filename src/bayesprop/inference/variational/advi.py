@@ -92,10 +92,10 @@ class ADVI(Method[GaussianState]):
     )
     covariance: str = "full rank"
     rank: int = 8
-    learning_rate: float | Tensor = 3e-3
+    learning_rate: float | Tensor = 5e-3
     optimizer: str | ColumnOptimizer | type[torch.optim.Optimizer] = "adam"
-    samples: int = 1
-    antithetic: bool = False
+    samples: int = 2
+    antithetic: bool = True
     stick_the_landing: bool = True
     kl_weights: str | KLWeights = "warmup"
     temperature: float | Tensor = 1.0
