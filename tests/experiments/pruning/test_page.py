@@ -51,35 +51,3 @@ def test_points_are_lost_by_each_seed_for_itself():
     result = {"curves": [{"magnitude": {"means": [0.01, 0.03]}}, {"magnitude": {"means": [0.02, 0.02]}}]}
     assert measured(result, "magnitude", 1).values == (3.0, 2.0)
     assert [round(value, 9) for value in lost(result, "magnitude", 1).values] == [2.0, 0.0]
-
-
-def grid_record(record, *pairs):
-    """A grid of one setting whose seeds have these errors by signal to noise and by magnitude at 98 %."""
-    members = [
-        {"prior.scale": 1.0, "initial_rho": -3.0, "temperature": 1.0, "seed": seed} for seed in range(len(pairs))
-    ]
-    curves = [
-        {
-            order: {"means": [0.02, 0.02, error], "draws": [], "nll": []}
-            for order, error in zip(("signal_to_noise", "magnitude"), pair)
-        }
-        for pair in pairs
-    ]
-    result = {"members": [*members, {**members[0], "seed": 99}], "curves": [*curves, None]}
-    part = {"what": "", "seconds": 1.0, "result": result}
-    return Record(record.name, "smoke", record.settings, {"grid-gaussian-fan-in": part}, ())
-
-
-def test_an_order_wins_beyond_noise_only(record):
-    for pairs, winner in (
-        ([(0.03, 0.05), (0.03, 0.04)], "signal to noise"),
-        ([(0.05, 0.03), (0.05, 0.03)], "magnitude"),
-        ([(0.03, 0.05), (0.03, 0.02)], "–"),
-        ([(0.0300, 0.0301)], "–"),
-    ):
-        _, section = page(grid_record(record, *pairs))
-        ((row,), won) = section.blocks[0].rows, section.text
-        assert row[-1] == winner
-        assert row[:4] == ("gaussian 1", "fan-in", "-3.0", "1.0")
-        assert ("magnitude 1" in won) is (winner == "magnitude")
-    assert section.blocks[0].header[-3:] == ("50 %", "98 %", "wins")

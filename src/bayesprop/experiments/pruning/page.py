@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bayesprop.experiments.pruning.orders import NAMES, winners
 from bayesprop.experiments.pruning.parts import ORDERS, TITLES
 from bayesprop.experiments.pruning.published import BEST_EVER, OTHERS, PAPER, SOURCE
 from bayesprop.experiments.record import Record
@@ -16,19 +16,17 @@ from bayesprop.report.weight_figures import decibel_histogram, pruning_figure, w
 
 __all__ = ["page"]
 
-NAMES = {"signal_to_noise": "signal to noise", "magnitude": "magnitude"}
 KEEPS = {
     "signal_to_noise": "Small weights stay where they are certain: the middle empties slowly.",
     "magnitude": "A threshold on the size cuts sharply.",
 }
 TARGETS = {0.95: 0.05, 0.98: 0.10}  # points that may be lost
-JUDGED = (0.5, 0.75, 0.95, 0.98)  # shares at which the orders are compared
 
 
 def page(record: Record) -> list[Section]:
     """All sections for which there are parts."""
     made = [_network(record, name) for name in TITLES]
-    made += [_others(), _winners(record), _differences(record)]
+    made += [_others(), winners(record), _differences(record)]
     return [section for section in made if section is not None]
 
 
@@ -162,73 +160,6 @@ def _others() -> Section:
     )
     header = ("network", "removed", "test error, %", "source")
     return Section("What others published", [Table(header, rows, numeric=(1, 2))], text)
-
-
-def _winners(record: Record) -> Section | None:
-    """One line for each setting of the grid: both orders at some shares, and which one wins beyond noise."""
-    shares = list(record.settings["shares"])
-    won: dict[str, int] = dict.fromkeys(ORDERS, 0)
-    rows = []
-    for name, result in record.results("grid-"):
-        _, prior, start = name.split("-", 2)
-        for key, curves in _by_setting(result).items():
-            cells = []
-            for share in [share for share in JUDGED if share in shares]:
-                place = shares.index(share)
-                pair = [[100.0 * c[order]["means"][place] for c in curves] for order in ORDERS]
-                cells.append(" / ".join(f"{statistics.fmean(values):.2f}" for values in pair))
-            winner = _winner(curves, shares)
-            if winner:
-                won[winner] += 1
-            whole = Measured.of([c[ORDERS[0]]["means"][0] for c in curves], 100.0)
-            rows.append(
-                (_prior_text(prior, key), start, *map(str, key[-2:]), whole.shown(), *cells, NAMES.get(winner, "–"))
-            )
-    if not rows:
-        return None
-    judged = [f"{100 * share:g} %" for share in JUDGED if share in shares]
-    header = ("prior", "means start", "rho", "KL weight", "0 %", *judged, "wins")
-    seeds, width = record.settings["grid_seeds"], record.settings["grid_width"]
-    table = Table(
-        header,
-        rows,
-        "Test error in %, signal to noise / magnitude",
-        f"{width} units, {record.settings['grid_epochs']} epochs, {seeds} seeds. An order wins a line if its error, "
-        "summed over the shares, is lower for every seed and by more than 0.2 points in the mean.",
-        tuple(range(2, 5 + len(judged))),
-    )
-    text = (
-        f"Signal to noise wins {won['signal_to_noise']} of {len(rows)} settings, magnitude {won['magnitude']}; the "
-        "others are even. Source 000 found that magnitude wins, for one prior and one start."
-    )
-    return Section("Which order wins when", [table], text)
-
-
-def _by_setting(result: Mapping[str, Any]) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
-    """Curves of all seeds by (numbers of the prior, rho, temperature); members that diverged are left out."""
-    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for member, curve in zip(result["members"], result["curves"], strict=True):
-        numbers = tuple(value for key, value in member.items() if key.startswith("prior."))
-        if curve is not None:
-            found.setdefault((*numbers, member["initial_rho"], member["temperature"]), []).append(curve)
-    return found
-
-
-def _winner(curves: Sequence[Mapping[str, Any]], shares: Sequence[float]) -> str:
-    places = [shares.index(share) for share in JUDGED if share in shares]
-    differences = [
-        100.0 * sum(c["magnitude"]["means"][i] - c["signal_to_noise"]["means"][i] for i in places) for c in curves
-    ]
-    if all(d > 0 for d in differences) and statistics.fmean(differences) > 0.2:
-        return "signal_to_noise"
-    if all(d < 0 for d in differences) and statistics.fmean(differences) < -0.2:
-        return "magnitude"
-    return ""
-
-
-def _prior_text(prior: str, key: Sequence[Any]) -> str:
-    numbers = ", ".join(f"{value:.2g}" for value in key[:-2])
-    return f"{prior} {numbers}"
 
 
 def _differences(record: Record) -> Section | None:
