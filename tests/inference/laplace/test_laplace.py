@@ -201,7 +201,7 @@ def test_predictions_are_linearised_unless_asked_otherwise():
     the network itself do not."""
     inputs = torch.linspace(-1.0, 1.0, 40, dtype=torch.float64)[:, None]
     targets = torch.sin(4.0 * inputs)
-    network = nn.Sequential(nn.Linear(1, 30), nn.Tanh(), nn.Linear(30, 1)).double()
+    network = nn.Sequential(nn.Linear(1, 10), nn.Tanh(), nn.Linear(10, 1)).double()
     model = bp.Model(network, likelihood=likelihoods.Gaussian(0.1), prior=priors.Normal(0.0, 3.0))
     posterior = bp.fit(model, (inputs, targets), Laplace(MAP(0.02)), epochs=500, batch_size=None, progress=False)
     assert posterior.linear
