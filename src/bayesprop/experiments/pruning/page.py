@@ -17,7 +17,7 @@ from bayesprop.report.weight_figures import decibel_histogram, pruning_figure, w
 __all__ = ["page"]
 
 KEEPS = {
-    "signal_to_noise": "Small weights stay where they are certain: the middle empties slowly.",
+    "signal_to_noise": "A small weight may stay if it is certain: the middle then empties slowly.",
     "magnitude": "A threshold on the size cuts sharply.",
 }
 TARGETS = {0.95: 0.05, 0.98: 0.10}  # points that may be lost
@@ -156,7 +156,7 @@ def _others() -> Section:
     text = (
         "Replications disagree by an order of magnitude. One that leaves the deviations of removed weights as they "
         "were gets about 90 % error by draws; here mean and deviation go together. The lowest error that the paper "
-        f"ever saw for its network is {BEST_EVER.shown()} %."
+        f"ever saw for its network is {BEST_EVER.value:.2f} % [{BEST_EVER.mark}]."
     )
     header = ("network", "removed", "test error, %", "source")
     return Section("What others published", [Table(header, rows, numeric=(1, 2))], text)
