@@ -45,7 +45,7 @@ class TestBoosting(MethodSuite):
         found, error = gap(problem, one)
         exact = 0.5 * float(problem.precision.diagonal().log().sum() - torch.logdet(problem.precision))
         assert found == pytest.approx(exact, abs=5.0 * error + 0.02)
-        three, error_of_three = gap(problem, run_to_the_end(problem, Boosting(3, **settings), 1200))
+        three, error_of_three = gap(problem, run_to_the_end(problem, Boosting(3, **settings), 900))
         assert 0.0 < three < found - 5.0 * (error + error_of_three)
 
 
