@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import bayesprop as bp
 from bayesprop import likelihoods
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.dropout.layers import counts_of, droppable, for_each_layer, of_columns
+from bayesprop.inference.dropout.layers import counts_of, droppable, for_each_layer, inputs_of, of_columns
 
 from ..conftest import small_network
 
@@ -61,3 +61,10 @@ def test_a_network_without_layers_is_refused():
     with pytest.raises(ConfigurationError, match="has no layer of a known kind") as caught:
         droppable(bp.Model(Own(), likelihood=likelihoods.Gaussian()), "MCDropout(rate=...)")
     assert "write: MCDropout()  # with torch.nn.Dropout where the network should drop" in str(caught.value)
+
+
+def test_layers_are_looked_for_once_for_each_model():
+    model, other = (bp.Model(small_network(), likelihood=likelihoods.Gaussian()) for _ in range(2))
+    assert inputs_of(model) is inputs_of(model)
+    assert inputs_of(model) == inputs_of(other)
+    assert inputs_of(model) is not inputs_of(other)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bayesprop.inference.dropout.layers import inputs_of
 from bayesprop.inference.oracle import prior_score
 from bayesprop.model import Model
-from bayesprop.random_weights import input_units
 
 __all__ = ["expected_log_prior", "penalty_gradients"]
 
@@ -52,7 +52,7 @@ def penalty_gradients(model: Model, mean: Tensor, keep: Tensor, *, learns: bool)
     if bound.latents:
         return None
     there = mean[:, : layout.latent].clone()
-    blocks = [layout.by_name[name] for name in input_units(model.network, layout)]
+    blocks = [layout.by_name[name] for name in inputs_of(model)]
     for number, block in enumerate(blocks):
         there[:, block.columns] /= keep[:, number : number + 1]
     score = prior_score(model, there)

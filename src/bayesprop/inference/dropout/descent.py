@@ -29,7 +29,7 @@ from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
 from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, starting_means
 from bayesprop.model import Batch, Model, Place
-from bayesprop.random_weights import NoiseSource, silent
+from bayesprop.random_weights import NoiseSource, dropout_modules, elsewhere, silent
 from bayesprop.rng import Rng
 
 __all__ = ["AbstractDropout", "DropoutState", "Noisy", "check_samples", "noisy_log_likelihood"]
@@ -72,6 +72,8 @@ def noisy_log_likelihood(
     default one in which dropout layers of its own are off.
     """
 
+    drops, nothing = bool(dropout_modules(model.network) or elsewhere(model.network)), contextlib.nullcontext()
+
     def lane(
         weights: dict[str, Tensor],
         latents: Any,
@@ -82,7 +84,7 @@ def noisy_log_likelihood(
         targets: Tensor,
     ) -> Tensor:
         source = NoiseSource(key, rng.step)
-        with silent(model.network) if surroundings is None else surroundings(source):
+        with surroundings(source) if surroundings is not None else silent(model.network) if drops else nothing:
             return model.batch_log_likelihood(noisy(weights, strengths, source), latents, own, inputs, targets)
 
     theta = mean[:, None].expand(-1, samples, -1)

@@ -14,17 +14,25 @@ from bayesprop.layout import match
 from bayesprop.model import Model
 from bayesprop.random_weights import Inputs, input_units, unit_of_column
 
-__all__ = ["KINDS", "counts_of", "droppable", "for_each_layer", "number_of_column", "of_columns"]
+__all__ = ["KINDS", "counts_of", "droppable", "for_each_layer", "inputs_of", "number_of_column", "of_columns"]
 
 KINDS = ("layer", "unit", "weight")
 
 # The numbers of random columns, on the device of the model: a captured step must not bring them there again.
+_inputs: WeakKeyDictionary[Model, dict[str, Inputs]] = WeakKeyDictionary()
 _numbers: WeakKeyDictionary[Model, dict[tuple[str, torch.device], Tensor]] = WeakKeyDictionary()
 
 
+def inputs_of(model: Model) -> dict[str, Inputs]:
+    """The layers whose inputs can be dropped, by the names of their weights: looked for once for each model."""
+    if model not in _inputs:
+        _inputs[model] = input_units(model.network, model.layout)
+    return _inputs[model]
+
+
 def droppable(model: Model, name: str) -> dict[str, Inputs]:
-    """The layers whose inputs can be dropped, by the names of their weights; refused if there are none."""
-    found = input_units(model.network, model.layout)
+    """As `inputs_of`; refused if there are none."""
+    found = inputs_of(model)
     if not found:
         raise ConfigurationError(
             f"{name} drops the inputs of layers, and this network has no layer of a known kind with random weights",
@@ -53,7 +61,7 @@ def number_of_column(model: Model, kind: str, device: torch.device) -> Tensor:
     layers; how many there are for columns of none."""
     held = _numbers.setdefault(model, {})
     if (kind, device) not in held:
-        inputs = input_units(model.network, model.layout)
+        inputs = inputs_of(model)
         found, first = unit_of_column(inputs, model.layout), 0
         for number, name in enumerate(inputs if kind != "unit" else ()):
             block = model.layout.by_name[name]

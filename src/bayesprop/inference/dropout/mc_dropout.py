@@ -41,7 +41,7 @@ from torch import Tensor
 from bayesprop.errors import ConfigurationError
 from bayesprop.inference.dropout.bernoulli_prior import expected_log_prior, penalty_gradients
 from bayesprop.inference.dropout.descent import AbstractDropout, DropoutState, check_samples, noisy_log_likelihood
-from bayesprop.inference.dropout.layers import droppable, for_each_layer, of_columns
+from bayesprop.inference.dropout.layers import droppable, for_each_layer, inputs_of, of_columns
 from bayesprop.inference.method import About
 from bayesprop.model import Batch, Model
 from bayesprop.posteriors import ActiveDropout, BernoulliDropout
@@ -53,7 +53,6 @@ from bayesprop.random_weights import (
     bernoulli,
     dropout_modules,
     elsewhere,
-    input_units,
     mask,
     seeded,
 )
@@ -73,7 +72,7 @@ class MCDropout(AbstractDropout):
 
     about: ClassVar[About | None] = About(
         approximates="the posterior by dropping inputs of layers at random, at a rate that is given",
-        cost="1.2 times the step of a large network, several times that of a tiny one",
+        cost="1.2 to 2 times the step",
         choose="a network that is trained with dropout anyway",
     )
     rate: float | Tensor | Mapping[str, float] | None = None
@@ -172,10 +171,8 @@ class MCDropout(AbstractDropout):
         return -expected_log_prior(model, mean, keep)
 
     def penalty_gradients(self, model: Model, mean: Tensor, strength: Tensor) -> dict[str, Tensor]:
-        if self.rate is None:
-            keep = mean.new_ones(mean.shape[0], len(input_units(model.network, model.layout)))
-        else:
-            keep = 1.0 - strength
+        layers = len(inputs_of(model))
+        keep = mean.new_ones(mean.shape[0], layers) if self.rate is None else 1.0 - strength
         found = penalty_gradients(model, mean, keep, learns=False)
         return super().penalty_gradients(model, mean, strength) if found is None else found
 
