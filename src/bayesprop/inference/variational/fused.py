@@ -106,7 +106,7 @@ def update(
     """One step, in place: whole with a `joint`. `kept` are theta and the noise of its weights at this step; both become
     those of the next."""
     assert isinstance(rng.step, int)
-    if joint is not None:
+    if joint is not None and isinstance(batch.inputs, Tensor):  # inputs by name or several of them take the other way
         return _whole(joint, method, model, state, batch, rng, rates, kl_weight)
     random, width = model.layout.random, model.layout.latent
     keys, stream = rng.keys()[:, 0], int(Stream.WEIGHTS)
