@@ -1,4 +1,4 @@
-"""Tables of the records that hold methods against a standard: hmc_numpyro, two_moons and uci_gap; see tables.py."""
+"""Tables of methods against a standard, and against one another; tables.py puts them into the documents."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ def hmc_numpyro(record: dict[str, Any], table: Table) -> str:
         "effective samples, least": ("ess_min", ",.0f"),
         "least a second": ("ess_min_per_second", ".1f"),
         "median a second": ("ess_median_per_second", ".1f"),
+        "least a second of a core": ("ess_min_per_cpu_second", ".0f"),
+        "median": ("ess_median_per_cpu_second", ".0f"),
         "test NLL": ("test_nll", ".4f"),
     }
     rows = [
@@ -67,3 +69,41 @@ def uci_gap(record: dict[str, Any], table: Table) -> str:
         rows.append((method, *cells))
     header = ("log-likelihood", *(f"{name}, {kind}" for name in sets for kind in ("random", "gap")))
     return table(header, rows)
+
+
+def laplace_forms(record: dict[str, Any], table: Table) -> str:
+    """Error and negative log-likelihood of each form, through the tangent and through the network."""
+    found, rows = record["results"], []
+    for name, key, form in (("digits", "error", ".1%"), ("concrete", "rmse", ".2f")):
+        for method, row in found[name].items():
+            pairs = [row, row] if method == "MAP" else [row["tangent"], row["network"]]
+            rows.append((name, method, *(f"{pair[key]:{form}}, {pair['nll']:.3f}" for pair in pairs)))
+    return table(("data", "form", "tangent", "network itself"), rows)
+
+
+def method_cost(record: dict[str, Any], table: Table) -> str:
+    found = record["results"]
+    names = list(next(iter(found.values())))
+    rows = []
+    for name in names:
+        costs = [cells[name] for cells in found.values()]
+        steps = (f"{cost['step']:.2f}" for cost in costs)
+        predictions = (f"{cost['prediction']:.0f}" for cost in costs)
+        rows.append((name, *steps, *predictions, f"{costs[-1]['memory']:.1f}"))
+    header = (
+        "relative to torch.optim.Adam",
+        *(f"step, {n}" for n in found),
+        *(f"prediction, {n}" for n in found),
+        "memory",
+    )
+    return table(header, rows)
+
+
+# By the name of the record that each is made of.
+TABLES: dict[str, Callable[[dict[str, Any], Table], str]] = {
+    "hmc_numpyro": hmc_numpyro,
+    "laplace_forms": laplace_forms,
+    "method_cost": method_cost,
+    "two_moons": two_moons,
+    "uci_gap": uci_gap,
+}
