@@ -241,8 +241,8 @@ def main() -> None:
                 found[name] = SCANS[name](arguments.steps)
             else:
                 found[name] = in_torch(PEERS[name], arguments.device, arguments.steps)
-        except ImportError as error:
-            found[name] = f"not installed: {error.name}"
+        except (ImportError, RuntimeError) as error:  # a library that does not fit the others fails at its import
+            found[name] = f"cannot be imported: {str(error).splitlines()[0]}"
     print(json.dumps(found))
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
+from cells import load, made_by, table
+
+__all__ = ["TABLES"]
 
 
-def hmc_numpyro(record: dict[str, Any], table: Table) -> str:
-    found = record["results"]
+def hmc_numpyro() -> str:
+    found = load("hmc_numpyro")["results"]
     both = {"bayesprop HMC": found["runs"], f"NumPyro {found['numpyro'][0]['numpyro']} NUTS": found["numpyro"]}
     measures = {
         "seconds, all": ("seconds", ".0f"),
@@ -26,11 +27,11 @@ def hmc_numpyro(record: dict[str, Any], table: Table) -> str:
         (name, *(" / ".join(f"{run[key]:{form}}" for run in runs) for key, form in measures.values()))
         for name, runs in both.items()
     ]
-    return table((f"{len(found['runs'])} runs of 4 chains", *measures), rows)
+    return table((f"{len(found['runs'])} runs of 4 chains", *measures), rows) + made_by("hmc_numpyro")
 
 
-def two_moons(record: dict[str, Any], table: Table) -> str:
-    found, rows, refused = record["results"], [], []
+def two_moons() -> str:
+    found, rows, refused = load("two_moons")["results"], [], []
     for name, row in found.items():
         runs = list(row["runs"].values())
         if "refused" in row:
@@ -54,11 +55,11 @@ def two_moons(record: dict[str, Any], table: Table) -> str:
         for tv, n, worst, count, steps, same, nll, cpu in sorted(rows)
     ]
     told = "".join(f"\n{name} is not in the table: {reason}.\n" for name, reason in refused)
-    return table(header, cells) + told
+    return table(header, cells) + told + made_by("two_moons")
 
 
-def uci_gap(record: dict[str, Any], table: Table) -> str:
-    found, rows = record["results"], []
+def uci_gap() -> str:
+    found, rows = load("uci_gap")["results"], []
     sets = list(dict.fromkeys(name for sets in found.values() for name in sets))
     for method, by_set in found.items():
         cells = []
@@ -68,21 +69,21 @@ def uci_gap(record: dict[str, Any], table: Table) -> str:
                 cells.append(f"{statistics.fmean(values):.2f}" if values else "")
         rows.append((method, *cells))
     header = ("log-likelihood", *(f"{name}, {kind}" for name in sets for kind in ("random", "gap")))
-    return table(header, rows)
+    return table(header, rows) + made_by("uci_gap")
 
 
-def laplace_forms(record: dict[str, Any], table: Table) -> str:
+def laplace_forms() -> str:
     """Error and negative log-likelihood of each form, through the tangent and through the network."""
-    found, rows = record["results"], []
+    found, rows = load("laplace_forms")["results"], []
     for name, key, form in (("digits", "error", ".1%"), ("concrete", "rmse", ".2f")):
         for method, row in found[name].items():
             pairs = [row, row] if method == "MAP" else [row["tangent"], row["network"]]
             rows.append((name, method, *(f"{pair[key]:{form}}, {pair['nll']:.3f}" for pair in pairs)))
-    return table(("data", "form", "tangent", "network itself"), rows)
+    return table(("data", "form", "tangent", "network itself"), rows) + made_by("laplace_forms")
 
 
-def method_cost(record: dict[str, Any], table: Table) -> str:
-    found = record["results"]
+def method_cost() -> str:
+    found = load("method_cost")["results"]
     names = list(next(iter(found.values())))
     rows = []
     for name in names:
@@ -96,11 +97,10 @@ def method_cost(record: dict[str, Any], table: Table) -> str:
         *(f"prediction, {n}" for n in found),
         "memory",
     )
-    return table(header, rows)
+    return table(header, rows) + made_by("method_cost")
 
 
-# By the name of the record that each is made of.
-TABLES: dict[str, Callable[[dict[str, Any], Table], str]] = {
+TABLES: dict[str, Callable[[], str]] = {
     "hmc_numpyro": hmc_numpyro,
     "laplace_forms": laplace_forms,
     "method_cost": method_cost,

@@ -3,8 +3,8 @@
     python benchmarks/step_cpu.py [--rounds 15] [--peers PYTHON]
 
 The contenders take turns, 100 steps each: this library; the same network under torch's Adam, eager and fused. With
---peers, the Python of another environment that has JAX, Bayes by Backprop written by hand in JAX (one `lax.scan`, see
-step_by_hand.py) runs before and after in a process of its own. A ratio is one of the same round; the median counts.
+--peers, the Python of another environment, Bayes by Backprop written by hand in JAX (one `lax.scan`, see
+step_by_hand.py) runs before and after in a process of its own, and so do the other libraries of peers.py. A ratio is one of the same round; the median counts.
 """
 
 from __future__ import annotations
@@ -101,6 +101,15 @@ def by_hand(python: str, epochs: int) -> float:
     return json.loads(out.stdout.splitlines()[-1]) / 1e3
 
 
+def peers(python: str) -> dict[str, float]:
+    """Milliseconds a step of other libraries, for those that can be imported there."""
+    command = [python, str(Path(__file__).with_name("peers.py")), "--steps", "250"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found = json.loads(out.stdout.splitlines()[-1])
+    return {name: value for name, value in found.items() if isinstance(value, float)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
@@ -128,6 +137,8 @@ def main() -> None:
     if jax:
         middle = statistics.fmean(jax)
         results["by hand in JAX"] = {"milliseconds": middle, "ratio": middle / results["Adam, eager"]["milliseconds"]}
+        for name, value in peers(arguments.peers).items():
+            results[name] = {"milliseconds": value, "ratio": value / results["Adam, eager"]["milliseconds"]}
         results["bayesprop"]["ratio to JAX"] = results["bayesprop"]["milliseconds"] / middle
     results["how"] = contenders["bayesprop"].how  # type: ignore[union-attr]
     for name, value in results.items():
