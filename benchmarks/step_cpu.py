@@ -4,8 +4,8 @@
 
 The contenders take turns, 100 steps each: this library; the same network under torch's Adam, eager and fused. With
 --peers, the Python of another environment, Bayes by Backprop written by hand in JAX (one `lax.scan`, see
-step_by_hand.py) runs before and after in a process of its own, and so do the other libraries of peers.py. A ratio is one
-of the same round; the median counts.
+step_by_hand.py) runs before and after in a process of its own, and so do the other libraries of peers.py. A ratio is
+one of the same round; the median counts.
 """
 
 from __future__ import annotations
