@@ -106,7 +106,8 @@ def test_the_native_step_knows_each_prior(prior):
     whole = copy.copy(problem.model)
     bounds = [bind_prior(whole.network, one, whole.layout.of_kind("random")) for one in PRIORS[prior]]
     whole.bound_prior = stack(bounds)
-    assert fused.explain(method, whole) == fused.explain(method, problem.model)
+    here, alone = (fused.explain(method, model) for model in (whole, problem.model))
+    assert (here.native, here.reason) == (alone.native, alone.reason) == (True, here.reason)
     check(problem, [method] * 3, PRIORS[prior], 1e-4)
 
 

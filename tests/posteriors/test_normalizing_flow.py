@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -127,3 +129,13 @@ def test_without_zuko_the_extra_is_named(monkeypatch):
     with pytest.raises(ConfigurationError, match="a normalizing flow needs zuko, which is not installed") as caught:
         Warp(4, 2, 4)
     assert 'pip install "bayesprop[flows]"' in str(caught.value)
+
+
+def test_distributions_are_checked_as_before():
+    """Zuko's import switches off the checks of all distributions of the process."""
+    code = (
+        "import torch; from bayesprop.posteriors.normalizing_flow import Warp; Warp(3, 1, 2);"
+        "print(torch.distributions.Distribution._validate_args)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"

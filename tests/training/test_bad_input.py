@@ -150,7 +150,8 @@ def test_a_mask_beside_other_inputs_stays_a_mask():
             return self.inner(x.masked_fill(~keep, 0.0))
 
     posterior = attempt(({"x": INPUTS, "keep": INPUTS > 0}, LABELS), Masked())
-    same(posterior, attempt((INPUTS.clamp(min=0.0), LABELS)))
+    everything = torch.ones_like(INPUTS, dtype=torch.bool)
+    same(posterior, attempt(({"x": INPUTS.clamp(min=0.0), "keep": everything}, LABELS), Masked()))
 
 
 def test_float64_arrays_and_float32_networks():

@@ -36,6 +36,7 @@ class Warp(nn.Module):
 
     def __init__(self, width: int, layers: int, hidden: int) -> None:
         super().__init__()
+        checked = torch.distributions.Distribution._validate_args
         try:
             flows: Any = importlib.import_module("zuko.flows")
         except ModuleNotFoundError as error:
@@ -46,6 +47,8 @@ class Warp(nn.Module):
                 expected='the extra "flows"',
                 write='pip install "bayesprop[flows]"',
             ) from error
+        finally:  # its import switches off the checks of all distributions, the user's own among them
+            torch.distributions.Distribution.set_default_validate_args(checked)
         if width < 2:
             raise ConfigurationError(
                 "a coupling layer needs two numbers, one to act on the other",
