@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bayesprop.errors import CheckpointError
+from bayesprop.errors import CheckpointError, ConfigurationError
 from bayesprop.inference import BayesByBackprop, Info, Method
-from bayesprop.inference.method import load_tensors, state_tensors
+from bayesprop.inference.method import check_particles, load_tensors, state_tensors
 from bayesprop.random_weights import SharedWeights
 from bayesprop.rng import Rng
 
@@ -133,3 +133,11 @@ def test_a_state_goes_on_from_its_stored_tensors_as_if_nothing_had_happened(opti
     assert {"mean", "rho"} <= found.keys()
     for name, tensor in state_tensors(whole).items():
         assert torch.equal(found[name], tensor)
+
+
+def test_a_number_for_each_particle_is_counted():
+    """As many as there are, or one for all."""
+    method = BayesByBackprop(learning_rate=torch.tensor([1e-3, 3e-3]))
+    check_particles(method, 2)
+    with pytest.raises(ConfigurationError, match=r"learning_rate: a tensor holds one number(.|\n)*shape \[3\]"):
+        check_particles(method, 3)

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
-from bayesprop.errors import CheckpointError
+from bayesprop.errors import CheckpointError, ConfigurationError
 from bayesprop.model import Batch, Model, Place
 from bayesprop.posteriors import Posterior
 from bayesprop.rng import Rng
 
-__all__ = ["About", "Info", "Method", "load_tensors", "state_tensors"]
+__all__ = ["About", "Info", "Method", "check_particles", "load_tensors", "state_tensors"]
 
 State = TypeVar("State")
 
@@ -98,6 +98,19 @@ class Method(Protocol[State]):
     def posterior(self, model: Model, state: State) -> Posterior: ...
 
     def memory(self, model: Model, particles: int, rows: int) -> int: ...
+
+
+def check_particles(method: Method[Any], particles: int) -> None:
+    """Refuse tensors of `per_particle` that have another number for so many particles."""
+    for name in sorted(method.per_particle):
+        value = getattr(method, name)
+        if isinstance(value, Tensor) and tuple(value.shape) not in ((), (particles,)):
+            raise ConfigurationError(
+                f"{name}: a tensor holds one number for each particle",
+                received=f"a tensor of shape {list(value.shape)}",
+                expected=f"a number, or a tensor of shape [{particles}]",
+                write=f"fit(..., starts={value.numel()})  # or {name}=1e-3",
+            )
 
 
 def state_tensors(state: Any) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.method import Info, Method
+from bayesprop.inference.method import Info, Method, check_particles
 from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
 from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, starting_means
@@ -187,15 +187,7 @@ class AbstractDropout(Method[DropoutState]):
     # -- the functions of a method ------------------------------------------------------------------------------------
 
     def init(self, model: Model, rng: Rng) -> DropoutState:
-        for name in sorted(self.per_particle):
-            value = getattr(self, name)
-            if isinstance(value, Tensor) and tuple(value.shape) not in ((), (rng.particles,)):
-                raise ConfigurationError(
-                    f"{name}: a tensor holds one number for each particle",
-                    received=f"a tensor of shape {list(value.shape)}",
-                    expected=f"a number, or a tensor of shape [{rng.particles}]",
-                    write=f"fit(..., starts={value.numel()})  # or {name}=1e-3",
-                )
+        check_particles(self, rng.particles)
         mean, strength = starting_means(model, rng, self.initial_mean), self.starting_strength(model, rng)
         state = DropoutState(mean, strength.to(mean), {}, model.initial_buffers(rng.particles))
         state.moments = as_optimizer(self.optimizer).init(self.moving(state))

@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.method import About, Info, Method
+from bayesprop.inference.method import About, Info, Method, check_particles
 from bayesprop.inference.optimizers import Adam, ColumnOptimizer, Torch, as_optimizer
 from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, rho_of, starting_means, starting_rho, starting_scales
@@ -163,15 +163,7 @@ class BayesByBackprop(Method[MeanFieldState]):
                 expected="Normal, Laplace or Flat with numbers as scales",
                 write='kl="auto"',
             )
-        for name in sorted(self.per_particle):
-            value = getattr(self, name)
-            if isinstance(value, Tensor) and tuple(value.shape) not in ((), (rng.particles,)):
-                raise ConfigurationError(
-                    f"{name}: a tensor holds one number for each particle",
-                    received=f"a tensor of shape {list(value.shape)}",
-                    expected=f"a number, or a tensor of shape [{rng.particles}]",
-                    write=f"fit(..., starts={value.numel()})  # or {name}=1e-3",
-                )
+        check_particles(self, rng.particles)
         mean = starting_means(model, rng, self.initial_mean)
         if self.initial_rho is None:
             rho = rho_of(starting_scales(model, mean, self.initial_scale, self.relative_initial_scale))

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.method import About, Info, Method
+from bayesprop.inference.method import About, Info, Method, check_particles
 from bayesprop.inference.optimizers import Adam, ColumnOptimizer, as_optimizer
 from bayesprop.inference.oracle import draws_gradient, prior_score
 from bayesprop.inference.schedules import Cosine, Schedule
@@ -129,15 +129,7 @@ class Boosting(Method[MixtureState]):
     # -- the functions of a method ------------------------------------------------------------------------------------
 
     def init(self, model: Model, rng: Rng) -> MixtureState:
-        for name in sorted(self.per_particle):
-            value = getattr(self, name)
-            if isinstance(value, Tensor) and tuple(value.shape) not in ((), (rng.particles,)):
-                raise ConfigurationError(
-                    f"{name}: a tensor holds one number for each particle",
-                    received=f"a tensor of shape {list(value.shape)}",
-                    expected=f"a number, or a tensor of shape [{rng.particles}]",
-                    write=f"fit(..., starts={value.numel()})  # or {name}=1e-3",
-                )
+        check_particles(self, rng.particles)
         places = [starting_means(model, rng.at(k), self.initial_mean) for k in range(self.components)]
         mean = torch.stack(places, dim=1)
         rho = torch.stack([rho_of(starting_scales(model, place, self.initial_scale)) for place in places], dim=1)

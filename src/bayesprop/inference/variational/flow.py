@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.method import About, Info, Method
+from bayesprop.inference.method import About, Info, Method, check_particles
 from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
 from bayesprop.inference.oracle import draws_gradient, prior_score
 from bayesprop.inference.schedules import Cosine, Schedule
@@ -115,15 +115,7 @@ class Flow(Method[FlowState]):
     # -- the functions of a method ------------------------------------------------------------------------------------
 
     def init(self, model: Model, rng: Rng) -> FlowState:
-        for name in sorted(self.per_particle):
-            value = getattr(self, name)
-            if isinstance(value, Tensor) and tuple(value.shape) not in ((), (rng.particles,)):
-                raise ConfigurationError(
-                    f"{name}: a tensor holds one number for each particle",
-                    received=f"a tensor of shape {list(value.shape)}",
-                    expected=f"a number, or a tensor of shape [{rng.particles}]",
-                    write=f"fit(..., starts={value.numel()})  # or {name}=1e-3",
-                )
+        check_particles(self, rng.particles)
         needed = self.memory(model, rng.particles, 1) / 2**30
         if needed > self.memory_budget:
             raise ConfigurationError(

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.method import About, Info, Method
+from bayesprop.inference.method import About, Info, Method, check_particles
 from bayesprop.inference.optimizers import ColumnOptimizer, as_optimizer
 from bayesprop.inference.schedules import Cosine, Schedule
 from bayesprop.inference.starting_point import Start, rho_of, starting_means, starting_scales
@@ -109,15 +109,7 @@ class Graves(Method[MeanFieldState]):
     # -- the functions of a method ------------------------------------------------------------------------------------
 
     def init(self, model: Model, rng: Rng) -> MeanFieldState:
-        for name in sorted(self.per_particle):
-            value = getattr(self, name)
-            if isinstance(value, Tensor) and tuple(value.shape) not in ((), (rng.particles,)):
-                raise ConfigurationError(
-                    f"{name}: a tensor holds one number for each particle",
-                    received=f"a tensor of shape {list(value.shape)}",
-                    expected=f"a number, or a tensor of shape [{rng.particles}]",
-                    write=f"fit(..., starts={value.numel()})  # or {name}=1e-3",
-                )
+        check_particles(self, rng.particles)
         mean = starting_means(model, rng, self.initial_mean)
         rho = rho_of(starting_scales(model, mean, self.initial_scale))
         moments = as_optimizer(self.optimizer).init({"mean": mean, "rho": rho})

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from bayesprop.errors import ConfigurationError
-from bayesprop.inference.method import About, Info, Method
+from bayesprop.inference.method import About, Info, Method, check_particles
 from bayesprop.inference.optimizers import Adam
 from bayesprop.inference.oracle import likelihood_gradient, prior_score
 from bayesprop.inference.schedules import Cosine, Schedule
@@ -137,15 +137,7 @@ class IVON(Method[CurvatureState]):
     # -- the functions of a method ------------------------------------------------------------------------------------
 
     def init(self, model: Model, rng: Rng) -> CurvatureState:
-        for name in sorted(self.per_particle):
-            value = getattr(self, name)
-            if isinstance(value, Tensor) and tuple(value.shape) not in ((), (rng.particles,)):
-                raise ConfigurationError(
-                    f"{name}: a tensor holds one number for each particle",
-                    received=f"a tensor of shape {list(value.shape)}",
-                    expected=f"a number, or a tensor of shape [{rng.particles}]",
-                    write=f"fit(..., starts={value.numel()})  # or {name}=0.1",
-                )
+        check_particles(self, rng.particles)
         mean = starting_means(model, rng, self.initial_mean)
         precision = starting_scales(model, mean, self.initial_scale).pow(-2)
         width = model.layout.latent
